@@ -75,6 +75,13 @@ impl Agent {
                 self.go_on(move |stop| Ok(pair(start, first, second, stop)));
                 Ok(String::new())
             }
+            // One word in each of some pages, in turn among processes: who has the first page counts, the next follow.
+            ["follow", mapping, before, own] => {
+                let start = Start(self.mapping(mapping)?.as_ptr());
+                let (before, own) = (number(before)?, number(own)?);
+                self.go_on(move |stop| Ok(follow(start, before, own, stop)));
+                Ok(String::new())
+            }
             ["watch", mapping, first, stride, pages, ledger] => {
                 let start = Start(self.mapping(mapping)?.as_ptr());
                 let (first, stride, pages) = (number(first)?, number(stride)?, number(pages)?);
@@ -189,6 +196,22 @@ fn rounds(
 }
 
 /// Counts two words up in turn: the first is never behind the second, nor more than one before it.
+/// The page `own` follows the page `before`; page 0 counts when it has been followed.
+fn follow(start: Start, before: u64, own: u64, stop: &AtomicBool) -> u64 {
+    let (before, word) = (&start.page(before)[0], &start.page(own)[0]);
+    let mut value = word.load(Ordering::SeqCst);
+    while !stop.load(Ordering::Relaxed) {
+        let seen = before.load(Ordering::SeqCst);
+        if (own == 0) != (seen == value) {
+            std::thread::yield_now();
+            continue;
+        }
+        value = if own == 0 { value + 1 } else { seen };
+        word.store(value, Ordering::SeqCst);
+    }
+    value
+}
+
 fn pair(start: Start, first: u64, second: u64, stop: &AtomicBool) -> u64 {
     let (one, other) = (&start.page(first)[0], &start.page(second)[0]);
     let mut value = one.load(Ordering::SeqCst).max(other.load(Ordering::SeqCst));

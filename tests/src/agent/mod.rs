@@ -6,6 +6,7 @@
 //! ```text
 //! create O /name key=value…      open O /name r|rw         close O
 //! map M O r|rw shared|private offset length(0: all) [fixed=ADDRESS lock prefetch in-thread]
+//! snapshot S O /name [writable] [whole]
 //! unmap M offset length          drop M                    address M
 //! fill M first count seed        check M first count seed  put M offset byte      get M offset
 //! sync O offset length           freeze …   lock …  unlock …  prefetch …  incore …
@@ -18,7 +19,7 @@
 //! pin M first count              unpin      (for I/O, as a registered buffer)
 //! hold-address-space path     (nothing that needs it goes on, until the file's file system ends)
 //! chdir path     touch-file path                limit what value           pid                        abort
-//! count M first stride pages ledger threads    round M O pages ledger    pair M …    halt
+//! count M first stride pages ledger threads    round M O pages ledger    pair M …    follow M …    halt
 //! counted M first stride pages ledger
 //! record M O registers path host process writes% pause-us sync-every      (notes every read and write; see `history`)
 //! ```
@@ -132,7 +133,7 @@ impl Agent {
 
     fn perform(&mut self, words: &[&str]) -> Done {
         match words[0] {
-            "create" | "open" | "close" | "map" | "unmap" | "drop" | "address" | "sync" | "freeze"
+            "create" | "open" | "snapshot" | "close" | "map" | "unmap" | "drop" | "address" | "sync" | "freeze"
             | "lock" | "unlock" | "prefetch" | "incore" | "revert" | "remove" | "rename" | "chmod"
             | "chown" | "resize" | "stat" | "info" | "stop" | "list" | "map-many" => self.on_objects(words),
             "fill" | "check" | "faults" | "no-faults" | "put" | "get" | "read-in" | "write-out"
@@ -140,7 +141,7 @@ impl Agent {
             | "read-at" | "write-at" | "regain" => self.on_memory(words),
             "record" => self.on_history(words),
             "pin" | "unpin" => self.on_pinned(words),
-            "count" | "round" | "add" | "sum" | "pair" | "halt" | "watch" => self.on_activity(words),
+            "count" | "round" | "add" | "sum" | "pair" | "follow" | "halt" | "watch" => self.on_activity(words),
             _ => self.on_process(words),
         }
     }

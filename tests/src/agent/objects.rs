@@ -3,7 +3,7 @@
 use super::{Agent, Done, Failure, number, wrong};
 use commonhold::{
     Access, Coherence, CreateOptions, EntryInfo, MapFlags, MapOptions, ObjectInfo, OnLastDeath, OnLoss,
-    PageSize, PageState, PagerKind, Protection, Sharing, SyncMode, Translation,
+    PageSize, PageState, PagerKind, Protection, Sharing, SnapshotOptions, SyncMode, Translation,
 };
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -16,6 +16,17 @@ impl Agent {
                 let access = if *access == "r" { Access::Read } else { Access::ReadWrite };
                 let opened = self.host()?.open(name, access)?;
                 self.objects.insert((*object).to_owned(), opened);
+                Ok(String::new())
+            }
+            ["snapshot", snapshot, object, name, words @ ..] => {
+                let options = SnapshotOptions {
+                    writable: words.contains(&"writable"),
+                    whole: words.contains(&"whole"),
+                    mode: 0o666,
+                    ..SnapshotOptions::default()
+                };
+                let made = self.object(object)?.snapshot(name, &options)?;
+                self.objects.insert((*snapshot).to_owned(), made);
                 Ok(String::new())
             }
             ["close", object] => Ok(self.objects.remove(*object).map_or("was not open", |_| "").to_owned()),

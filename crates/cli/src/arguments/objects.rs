@@ -171,7 +171,7 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     commonhold snapshot /lab/counts /lab/counts@monday\n  \
-    commonhold cp /lab/counts@monday /lab/counts      # and back")]
+    commonhold cp :/lab/counts@monday :/lab/counts      # and back")]
 pub struct Snapshot {
     /// Name of the object: a freezable one, or a snapshot
     pub name: String,

@@ -145,6 +145,8 @@ pub struct Host {
     wired: Mutex<commonhold_wired::Arenas>,
     /// What snapshots are of.
     snapshots: Mutex<snapshots::Snapshots>,
+    /// Held while one of them, and its note, becomes a snapshot of another object, or of none.
+    changes_versions: Mutex<()>,
     /// Of objects that are scheduled by forwarding: what the process before this one handed over, until they are used.
     handovers: Mutex<HashMap<ObjectId, Arc<OwnedFd>>>,
     next_session: AtomicU64,

@@ -240,38 +240,44 @@ impl Host {
     }
 
     /// Older snapshots whose pages the new one has too are snapshots of it from now on.
-    fn stand_between(&self, newer: ObjectId) {
-        let covered = lock(&self.snapshots).versions.covered_by(newer);
+    fn stand_between(self: &Arc<Self>, newer: ObjectId) {
+        let (of, covered) = {
+            let snapshots = lock(&self.snapshots);
+            (snapshots.versions.of(newer), snapshots.versions.covered_by(newer))
+        };
+        let Some(of) = of else { return };
         for (id, link) in covered {
-            if let Err(error) = self.move_under(id, link) {
+            if let Err(error) = self.move_under(id, of.parent, link) {
                 self.machine.log(format_args!("object {}: it stays a snapshot of what it was: {error}", id.0));
             }
         }
     }
 
-    /// A snapshot is one of another object from now on, which has (or whose own parent has) all that it lacks.
-    fn move_under(&self, id: ObjectId, link: Link<ObjectId>) -> Result<()> {
-        let gone = || Error::new(ErrorKind::NotFound, "the object has ended");
-        let to = self.object(link.parent)?.cache().ok_or_else(gone)?;
-        self.note_of(id, link, None)?;
-        to.has_snapshot(id, link, false);
-        let before = {
-            let mut snapshots = lock(&self.snapshots);
-            let before = snapshots.versions.of(id);
-            snapshots.versions.link(id, link);
-            before
-        };
-        // From now on who reads what it lacks asks there.
-        if let Some(before) = before.filter(|before| before.parent != link.parent)
-            && let Some(cache) = self.object(before.parent).ok().and_then(|parent| parent.cache())
-        {
-            cache.has_no_snapshot(id);
-        }
-        Ok(())
+    /// A snapshot of `from` is one of another object from now on, which has (or whose own parent has) all that it lacks.
+    fn move_under(self: &Arc<Self>, id: ObjectId, from: ObjectId, link: Link<ObjectId>) -> Result<()> {
+        let to = self.object(link.parent)?;
+        let moved = to.hold().and_then(|_held| {
+            let cache = to.cache().ok_or_else(ended)?;
+            let _one_at_a_time = lock(&self.changes_versions);
+            if lock(&self.snapshots).versions.of(id).is_none_or(|of| of.parent != from) {
+                return Err(ended());
+            }
+            self.note_of(id, link, None)?;
+            cache.has_snapshot(id, link, false);
+            // From now on who reads what it lacks asks there.
+            lock(&self.snapshots).versions.link(id, link);
+            if let Some(before) = self.object(from).ok().and_then(|parent| parent.cache()) {
+                before.has_no_snapshot(id);
+            }
+            Ok(())
+        });
+        self.settle_object(link.parent);
+        moved
     }
 
     /// It lacks nothing any more, or is gone.
     pub(super) fn forget_snapshot(self: &Arc<Self>, id: ObjectId) {
+        let one_at_a_time = lock(&self.changes_versions);
         let link = {
             let mut snapshots = lock(&self.snapshots);
             snapshots.broken.remove(&id);
@@ -279,6 +285,7 @@ impl Host {
         };
         let Some(link) = link else { return };
         let _ = std::fs::remove_file(self.of_path(id)); // with the object's other files, if not now
+        drop(one_at_a_time);
         if let Ok(parent) = self.object(link.parent) {
             parent.cache().iter().for_each(|cache| cache.has_no_snapshot(id));
             self.settle_object(parent.id);
@@ -318,35 +325,38 @@ impl Host {
         let share = self.share_of(object.record().charged_uid);
         share.run(&self.machine.workers, move || {
             let collapsed = this.collapse(&object);
-            if let Err(error) = collapsed {
-                // It stays, as what they are snapshots of, until they end.
-                this.machine.log(format_args!("object {}: its snapshots need it still: {error}", object.id.0));
-                return;
-            }
             lock(&this.snapshots).collapsing.remove(&object.id);
-            this.settle_object(object.id);
+            match collapsed {
+                Ok(()) => this.settle_object(object.id),
+                // It stays, as what they are snapshots of, until one of them ends.
+                Err(error) => this
+                    .machine
+                    .log(format_args!("object {}: its snapshots need it still: {error}", object.id.0)),
+            }
         });
     }
 
     fn collapse(self: &Arc<Self>, middle: &Arc<Object>) -> Result<()> {
-        let past = lock(&self.snapshots).versions.past(middle.id);
-        for (id, link) in past {
-            let Ok(child) = self.object(id) else { continue };
+        loop {
+            let past = lock(&self.snapshots).versions.past(middle.id);
+            let Some((id, link)) = past.first() else { return Ok(()) };
+            let child = self.object(*id)?;
             let held = child.hold().and_then(|_held| match link {
                 None => self.make_snapshot_whole(&child),
-                Some(link) => self.lift(middle, &child, link),
+                Some(link) => self.lift(middle, &child, *link),
             });
-            self.settle_object(id);
-            held?;
+            self.settle_object(*id);
+            // What it is a snapshot of may have ended, and it may have.
+            if held.is_err() && lock(&self.snapshots).versions.past(middle.id) == past {
+                return held;
+            }
         }
-        Ok(())
     }
 
     /// A snapshot of `middle` is one of the object that `middle` is a snapshot of, when it has what `middle` has.
     fn lift(self: &Arc<Self>, middle: &Object, child: &Arc<Object>, link: Link<ObjectId>) -> Result<()> {
-        let gone = || Error::new(ErrorKind::NotFound, "the object has ended");
-        let of_middle = lock(&self.snapshots).versions.of(child.id).ok_or_else(gone)?;
-        let above = self.object(link.parent)?.cache().ok_or_else(gone)?;
+        let of_middle = lock(&self.snapshots).versions.of(child.id).ok_or_else(ended)?;
+        let above = self.object(link.parent)?.cache().ok_or_else(ended)?;
         let cache = self.cache_of(child)?;
         // From now on `middle` gets no page that it does not get.
         above.has_snapshot(child.id, link, true);
@@ -356,8 +366,12 @@ impl Host {
             let run = PageRange::new(run.first - whole.first, run.count);
             cache.bring_all(run).inspect_err(|_| above.has_no_snapshot(child.id))?;
         }
-        self.move_under(child.id, link)
+        self.move_under(child.id, middle.id, link).inspect_err(|_| above.has_no_snapshot(child.id))
     }
+}
+
+fn ended() -> Error {
+    Error::new(ErrorKind::NotFound, "the object has ended")
 }
 
 fn check_can_have(of: &CreateOptions, access: Access) -> Result<()> {

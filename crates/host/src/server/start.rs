@@ -147,6 +147,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         closers: Mutex::default(),
         wired: Mutex::default(),
         snapshots: Mutex::default(),
+        changes_versions: Mutex::default(),
         handovers: Mutex::default(),
         next_session: AtomicU64::new(first_session()),
         cluster: OnceLock::new(),
