@@ -123,7 +123,7 @@ typedef struct ch_options {
     int on_last_death;          /* CH_KEEP, CH_REVERT */
     int reserve;                /* CH_RESERVE_... */
     int controlled;             /* 1: fault service even where plain mapping would do */
-    int freezable;              /* 1: ch_sync_frozen() works; first writes cost more */
+    int freezable;              /* 1: ch_sync_frozen() and ch_snapshot() work; first writes cost more */
     uint32_t fault_deadline_ms; /* SIGBUS after so long in a fault; 0: 60,000 if hosts share it, else never */
     uint32_t pager_deadline_ms; /* how long an external pager may take; 0: 30 s */
     uint32_t mode;              /* mode bits, 0600 at first */
@@ -275,6 +275,14 @@ int ch_list(const char *directory, ch_list_function each, void *user);
 
 /* Changes the size. Past a smaller size, mappings raise SIGBUS; nothing else changes. */
 int ch_resize(const char *name, uint64_t size_bytes);
+
+/* Creates an object that has the pages of another as they are at one instant (which is freezable and open for writing,
+ * or a snapshot itself), and opens it: for reading, or with CH_SNAPSHOT_WRITABLE for reading and writing. mode: its mode
+ * bits. length 0: all from offset on, which is that of a page. */
+#define CH_SNAPSHOT_WRITABLE 1 /* it may be written; the object does not see that */
+#define CH_SNAPSHOT_WHOLE 2    /* its pages are copied soon, also those that nobody writes or touches */
+ch_object *ch_snapshot(const ch_object *object, const char *name, int flags, uint32_t mode, uint64_t offset,
+                       uint64_t length);
 
 /* Frees the name now, and the memory when the last mapping goes. A backing file is never deleted. */
 int ch_remove(const char *name);

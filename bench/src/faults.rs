@@ -91,8 +91,30 @@ impl BareService {
         let (uffd, _) = Userfaultfd::create(Kind::Synchronous, None)?;
         let control_file = memory_file(PAGE)?;
         let control = RawMapping::shared(&control_file, PAGE)?;
-        socket::send(&socket, &[0], &[uffd.as_fd(), control_file.as_fd()], Wait::Yes)?;
+        socket::send(&socket, &[0; 8], &[uffd.as_fd(), control_file.as_fd()], Wait::Yes)?;
         Ok(BareService { uffd, control, _socket: socket, _server: server })
+    }
+
+    /// The same for memory whose pages, which are all there, are copied aside before they are written
+    /// ([`protect`](Self::protect)).
+    pub fn copying_aside(pages: usize) -> Result<(BareService, RawMapping)> {
+        let (server, socket) = worker::start_with_socket("fault-server")?;
+        let (uffd, _) = Userfaultfd::create(Kind::Synchronous, None)?;
+        let control_file = memory_file(PAGE)?;
+        let control = RawMapping::shared(&control_file, PAGE)?;
+        let (memory, aside) = (memory_file(pages * PAGE)?, memory_file(pages * PAGE)?);
+        let mapping = RawMapping::shared(&memory, pages * PAGE)?;
+        mapping.view().write_pages();
+        let modes = Modes { missing: false, minor: false, write_protect: true };
+        uffd.register(mapping.address(), (pages * PAGE) as u64, modes)?;
+        let descriptors = [uffd.as_fd(), control_file.as_fd(), memory.as_fd(), aside.as_fd()];
+        socket::send(&socket, &mapping.address().to_le_bytes(), &descriptors, Wait::Yes)?;
+        Ok((BareService { uffd, control, _socket: socket, _server: server }, mapping))
+    }
+
+    /// The first write to each page of the memory is a fault from now on.
+    pub fn protect(&self, memory: &RawMapping, pages: usize) -> Result<()> {
+        Ok(self.uffd.protect(memory.address(), (pages * PAGE) as u64)?)
     }
 
     /// Fresh shared memory without frames, whose missing pages the server fills.

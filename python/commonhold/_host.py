@@ -217,7 +217,7 @@ def create(
     * `permissions`: mode bits, such as `0o640`.
     * `tag`: data type of its elements; `array` writes and checks it.
     * `controlled`: the host serves its faults even if nothing else asks for it: for page-holding locks.
-    * `freezable`: allow `sync(freeze=True)`.
+    * `freezable`: allow `sync(freeze=True)` and `snapshot`.
     * `budget`: most bytes of memory that its pages take, 1 MiB at least; the rest waits in its file or on disk.
     * `reserve`: take its memory now; yes unless it has a file or a pager.
     * `on_last_death`: unsynced pages of a killed last process `keep`, or `revert`.

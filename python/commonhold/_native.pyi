@@ -151,6 +151,23 @@ class Object:
     def revert(self) -> int:
         """Drops what was not synced; gives the number of pages dropped."""
 
+    def snapshot(
+        self,
+        name: str,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        writable: bool = False,
+        whole: bool = False,
+        permissions: int = 0o600,
+    ) -> Object:
+        """Creates an object that has this one's pages as they are at one instant, and opens it.
+
+        It takes no memory at first: a page is copied when it is written here, or touched there, for the first time.
+        `writable`: it may be written; this object does not see that. `whole`: all pages are copied soon. This object
+        is `freezable` and open with mode "r+", or it is a snapshot itself.
+        """
+
     def resize(self, size_bytes: int) -> None:
         """Changes its size. Touching a mapping past a smaller size raises SIGBUS."""
 

@@ -7,7 +7,7 @@ use crate::options::{Mode, flags, natural, natural_or_none};
 use crate::pages::Pages;
 use crate::ranges::page_states;
 use crate::{interrupts, records, second_interrupt};
-use commonhold::{Error, ErrorKind, MapOptions, PAGE_SIZE_BYTES};
+use commonhold::{Error, ErrorKind, MapOptions, PAGE_SIZE_BYTES, SnapshotOptions};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
@@ -294,6 +294,25 @@ impl Object {
     fn resize(&self, py: Python<'_>, #[pyo3(from_py_with = natural)] size_bytes: u64) -> PyResult<()> {
         let object = self.opened(py)?.object;
         waiting(py, move || object.resize(size_bytes))
+    }
+
+    /// Creates an object that has this one's pages as they are at one instant, and opens it.
+    #[pyo3(signature = (name, offset = 0, length = None, *, writable = false, whole = false, permissions = 0o600))]
+    fn snapshot(
+        &self,
+        py: Python<'_>,
+        name: String,
+        #[pyo3(from_py_with = natural)] offset: u64,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<u64>,
+        writable: bool,
+        whole: bool,
+        #[pyo3(from_py_with = natural)] permissions: u32,
+    ) -> PyResult<Object> {
+        let Opened { host, object } = self.opened(py)?;
+        let options = SnapshotOptions { offset, length, mode: permissions, writable, whole };
+        let wanted = name.clone();
+        let made = waiting(py, move || object.snapshot(&wanted, &options))?;
+        Ok(Object::new(Opened { host, object: made }, &name))
     }
 
     /// Copies `length` bytes from `offset` on out, as `bytes`; all unless given.

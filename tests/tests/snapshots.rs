@@ -113,7 +113,9 @@ fn an_end_within_a_page_and_other_sizes() {
     part.resize(2 * PAGE as u64).expect("it grows");
     let mut bytes = vec![1; 2 * PAGE];
     part.read_at(&mut bytes, 0).expect("it is read");
-    assert!(bytes[..PAGE + 50].iter().all(|byte| *byte == 7) && bytes[PAGE + 50..].iter().all(|byte| *byte == 0));
+    assert!(
+        bytes[..PAGE + 50].iter().all(|byte| *byte == 7) && bytes[PAGE + 50..].iter().all(|byte| *byte == 0)
+    );
     let whole = snapshot(&object, "/whole", false);
     object.resize(PAGE as u64).expect("it shrinks");
     object.resize(4 * PAGE as u64).expect("it grows");
@@ -194,7 +196,8 @@ fn host_and_keeper_may_die() {
     host.start_again().expect("the next begins");
     // The next host knows what each lacks, and what clients bring back.
     writer.eventually("check n 4 60 1");
-    writer.all("fill m 20 12 4\ncheck n 0 4 3\ncheck n 4 60 1\ncheck m 0 4 1\ncheck m 4 12 2\ncheck m 20 12 4");
+    writer
+        .all("fill m 20 12 4\ncheck n 0 4 3\ncheck n 4 60 1\ncheck m 0 4 1\ncheck m 4 12 2\ncheck m 20 12 4");
     reader.all("check m 0 64 1\ncheck n 0 64 1");
     host.kill_host();
     writer.all("fill m 0 64 5\ncheck n 0 4 3\ncheck n 4 60 1");

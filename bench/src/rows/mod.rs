@@ -59,6 +59,7 @@ mod segments_growth_copies;
 mod segments_races;
 mod sim_violations;
 mod slow_collateral;
+mod snapshots;
 mod sprite_remote;
 mod sprite_table4;
 mod sprite_table5;
@@ -134,6 +135,9 @@ pub fn all() -> Vec<&'static dyn Row> {
         &preload::StartRatio,
         &mount::DirectRatio,
         &mount::SeqRatio,
+        &snapshots::Ratio,
+        &snapshots::WriteRatio,
+        &snapshots::Torn,
         &wired::Faults,
         &wired::AttachRatio,
         &wired::Mappings,
@@ -193,6 +197,7 @@ mod tests {
                         sprite.table6_remote ptshare.hugetlb_kib_per_process ptshare.hugetlb_second_faults ptshare.attach_us_ratio ptshare.module_kib_per_process ptshare.module_second_faults ptshare.fig9_11 ptshare.fig12 ptshare.bank_flat ptshare.bank_gain \
                         postgres.page_tables_ratio postgres.tps_vs_4k postgres.tps_vs_huge preload.cost_ratio \
                         preload.start_ratio mount.direct_ratio mount.seq_ratio \
+                        snapshot.ratio snapshot.write_ratio snapshot.torn \
                         wired.faults wired.attach_ratio wired.mappings wired.tail_ratio \
                         segments.fill segments.fill_moving segments.alloc_ratio segments.growth_copies \
                         segments.divergence segments.races \

@@ -15,6 +15,7 @@ mod sharer;
 pub mod slow_file;
 mod slow_pager;
 mod stream_server;
+mod turn_writer;
 mod wired_client;
 
 use crate::failure::{Result, failed};
@@ -56,6 +57,7 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
         "sharer" => sharer::run(arguments),
         "slow-file" => slow_file::run(arguments),
         "slow-pager" => slow_pager::run(arguments),
+        "turn-writer" => turn_writer::run(arguments),
         "wired-client" => wired_client::run(arguments),
         "stream-server" => stream_server::run(arguments),
         "crash-trials" => crate::crash::trials::run(arguments),

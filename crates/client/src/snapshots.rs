@@ -50,7 +50,9 @@ impl Object {
             nonce: nonce()?,
         });
         if options.length == Some(0) {
-            return Err(crate::Error::invalid("a snapshot of no bytes: leave the length out for all of the object"));
+            return Err(crate::Error::invalid(
+                "a snapshot of no bytes: leave the length out for all of the object",
+            ));
         }
         let lease = core.lease();
         let (reply, fd, generation) = lease.shared().open(&request, &[])?;

@@ -93,8 +93,7 @@ impl<Id: Ord + Copy> Versions<Id> {
     pub fn covered_by(&self, newer: Id) -> Vec<(Id, Link<Id>)> {
         let Some(new) = self.of(newer) else { return Vec::new() };
         let within = |link: &Link<Id>| {
-            link.first_page >= new.first_page
-                && link.first_page + link.pages <= new.first_page + new.pages
+            link.first_page >= new.first_page && link.first_page + link.pages <= new.first_page + new.pages
         };
         self.children(new.parent)
             .into_iter()

@@ -133,15 +133,19 @@ impl Agent {
 
     fn perform(&mut self, words: &[&str]) -> Done {
         match words[0] {
-            "create" | "open" | "snapshot" | "close" | "map" | "unmap" | "drop" | "address" | "sync" | "freeze"
-            | "lock" | "unlock" | "prefetch" | "incore" | "revert" | "remove" | "rename" | "chmod"
-            | "chown" | "resize" | "stat" | "info" | "stop" | "list" | "map-many" => self.on_objects(words),
+            "create" | "open" | "snapshot" | "close" | "map" | "unmap" | "drop" | "address" | "sync"
+            | "freeze" | "lock" | "unlock" | "prefetch" | "incore" | "revert" | "remove" | "rename"
+            | "chmod" | "chown" | "resize" | "stat" | "info" | "stop" | "list" | "map-many" => {
+                self.on_objects(words)
+            }
             "fill" | "check" | "faults" | "no-faults" | "put" | "get" | "read-in" | "write-out"
             | "read-file-in" | "raw-mmap" | "raw-munmap" | "raw-dontneed" | "raw-mremap" | "counted"
             | "read-at" | "write-at" | "regain" => self.on_memory(words),
             "record" => self.on_history(words),
             "pin" | "unpin" => self.on_pinned(words),
-            "count" | "round" | "add" | "sum" | "pair" | "follow" | "halt" | "watch" => self.on_activity(words),
+            "count" | "round" | "add" | "sum" | "pair" | "follow" | "halt" | "watch" => {
+                self.on_activity(words)
+            }
             _ => self.on_process(words),
         }
     }

@@ -3,7 +3,7 @@
 use super::outcome::{guard, guard_code, text};
 use super::structs::{ch_info, ch_options};
 use super::{host, null};
-use crate::{Access, EntryInfo, Error, Object, Result};
+use crate::{Access, EntryInfo, Error, Object, Result, SnapshotOptions};
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
@@ -80,6 +80,34 @@ pub unsafe extern "C" fn ch_open(name: *const c_char, access: c_int) -> *mut ch_
         // SAFETY: the caller's promise.
         let name = unsafe { text("name", name) }?;
         host()?.open(name, access_of(access)?).map(handle)
+    })
+}
+
+/// Creates an object that has the pages of another as they are now.
+///
+/// # Safety
+/// `object` is null or a handle; `name` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_snapshot(
+    object: *const ch_object,
+    name: *const c_char,
+    flags: c_int,
+    mode: u32,
+    offset: u64,
+    length: u64,
+) -> *mut ch_object {
+    const WRITABLE: c_int = 1;
+    const WHOLE: c_int = 2;
+    guard(null_mut(), || {
+        // SAFETY: the caller's promise.
+        let (object, name) = unsafe { (self::object(object)?, text("name", name)?) };
+        if flags & !(WRITABLE | WHOLE) != 0 {
+            let what = format!("flags {flags:#x} are none of CH_SNAPSHOT_WRITABLE and CH_SNAPSHOT_WHOLE");
+            return Err(Error::invalid(what));
+        }
+        let (writable, whole) = (flags & WRITABLE != 0, flags & WHOLE != 0);
+        let length = (length != 0).then_some(length);
+        object.snapshot(name, &SnapshotOptions { offset, length, mode, writable, whole }).map(handle)
     })
 }
 

@@ -113,6 +113,34 @@ static void page_sizes(void) {
     NO_POINTER(ch_create("/c/paged", &options), EINVAL);
 }
 
+static void snapshots(void) {
+    ch_options options = CH_OPTIONS_INIT;
+    options.size_bytes = 4 * PAGE;
+    options.freezable = 1;
+    ch_object *o = ch_create("/c/snapped", &options);
+    uint32_t word = 42;
+    CHECK(o != NULL && ch_write(o, &word, sizeof word, 2 * PAGE) == 0);
+    NO_POINTER(ch_snapshot(o, "/c/s", 4, 0600, 0, 0), EINVAL);
+    NO_POINTER(ch_snapshot(o, "/c/s", 0, 0600, 1, 0), EINVAL);
+    NO_POINTER(ch_snapshot(o, "/c/s", 0, 0600, 0, 5 * PAGE), EINVAL);
+    NO_POINTER(ch_snapshot(o, "/c/snapped", 0, 0600, 0, 0), EEXIST);
+    NO_POINTER(ch_snapshot(NULL, "/c/s", 0, 0600, 0, 0), EINVAL);
+    ch_object *s = ch_snapshot(o, "/c/s", 0, 0600, 0, 0);
+    ch_object *t = ch_snapshot(o, "/c/t", CH_SNAPSHOT_WRITABLE | CH_SNAPSHOT_WHOLE, 0600, 2 * PAGE, PAGE);
+    CHECK(s != NULL && t != NULL);
+    if (!o || !s || !t) return;
+    word = 43;
+    CHECK(ch_write(o, &word, sizeof word, 2 * PAGE) == 0);
+    CHECK(ch_read(s, &word, sizeof word, 2 * PAGE) == 0 && word == 42);
+    CHECK(ch_read(t, &word, sizeof word, 0) == 0 && word == 42);
+    word = 44;
+    CHECK(ch_write(t, &word, sizeof word, 0) == 0);
+    REFUSED(ch_write(s, &word, sizeof word, 0), EACCES);
+    CHECK(ch_read(o, &word, sizeof word, 2 * PAGE) == 0 && word == 43);
+    CHECK(ch_close(o) == 0 && ch_close(s) == 0 && ch_close(t) == 0);
+    CHECK(ch_remove("/c/snapped") == 0 && ch_remove("/c/s") == 0 && ch_remove("/c/t") == 0);
+}
+
 static void direct_object(void) {
     unsigned char states[4], byte = 0;
     ch_options options = CH_OPTIONS_INIT;
@@ -263,6 +291,7 @@ int main(int count, char **arguments) {
     null_arguments();
     bad_options();
     page_sizes();
+    snapshots();
     direct_object();
     if (count > 1 && strcmp(arguments[1], "full") == 0) {
         names();

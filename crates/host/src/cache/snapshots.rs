@@ -4,8 +4,8 @@
 //! Locks: whoever holds a snapshot's may wait for its parent's. Who holds the parent's, as every fault does, only tries the
 //! snapshot's; where it is held, or the page has to come from elsewhere, the write waits, and no thread does.
 
-use super::view::Mapping;
 use super::atomic::Turn;
+use super::view::Mapping;
 use super::{Cache, Inner, book, lock, read_frames};
 use commonhold_object::{Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_versions::{Before, Has, Link, before_write};
@@ -52,7 +52,8 @@ impl Cache {
     pub fn take_instant(&self, id: ObjectId, child: &Arc<Cache>, link: Link<ObjectId>) -> Result<()> {
         let _turn = lock(&self.turn); // no sync, revert or other size meanwhile
         if self.is_incomplete() {
-            let why = "processes that have newer pages of this object are expected back: try again in a moment";
+            let why =
+                "processes that have newer pages of this object are expected back: try again in a moment";
             return Err(Error::new(ErrorKind::Busy, why));
         }
         let mut inner = self.lock();
@@ -183,19 +184,17 @@ impl Cache {
                     .map_err(|error| Error::io("reading frames of a snapshot's parent", &error))?;
                 Ok(Read::Pages(run.count))
             }
-            Has::No if self.pager.is_anonymous() => {
-                match self.machine.family().parent(self.id)? {
-                    Some((link, Some(parent))) => {
-                        let above = PageRange::new(link.first_page + run.first, run.count);
-                        parent.read_version(self.id, above, bytes)
-                    }
-                    Some((_, None)) => Err(Error::new(ErrorKind::Lost, "the parent's memory is gone")),
-                    None => {
-                        bytes.fill(0);
-                        Ok(Read::Pages(run.count))
-                    }
+            Has::No if self.pager.is_anonymous() => match self.machine.family().parent(self.id)? {
+                Some((link, Some(parent))) => {
+                    let above = PageRange::new(link.first_page + run.first, run.count);
+                    parent.read_version(self.id, above, bytes)
                 }
-            }
+                Some((_, None)) => Err(Error::new(ErrorKind::Lost, "the parent's memory is gone")),
+                None => {
+                    bytes.fill(0);
+                    Ok(Read::Pages(run.count))
+                }
+            },
             Has::Yes | Has::No | Has::Soon => Ok(Read::Bring(self.clone(), run)),
         }
     }

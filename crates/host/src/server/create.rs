@@ -75,7 +75,9 @@ impl Host {
             options.size_bytes = tables::whole_pages(options.size_bytes);
         }
         if options.read_only {
-            return Err(Error::invalid("read_only is of snapshots: nobody could write what the object is to have"));
+            return Err(Error::invalid(
+                "read_only is of snapshots: nobody could write what the object is to have",
+            ));
         }
         options.check()?;
         self.check_can_keep(&options)?;

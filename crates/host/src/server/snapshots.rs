@@ -111,7 +111,8 @@ impl Host {
     pub(super) fn tell_of_snapshots(&self, cache: &Cache, anew: bool) {
         for (id, link) in lock(&self.snapshots).versions.children(cache.id) {
             if anew {
-                let why = "what it lacks was in the memory of the object that it is a snapshot of, and is lost";
+                let why =
+                    "what it lacks was in the memory of the object that it is a snapshot of, and is lost";
                 self.break_snapshot(id, &Error::new(ErrorKind::Lost, why));
             } else {
                 cache.has_snapshot(id, link, false);
@@ -129,9 +130,8 @@ impl Host {
                 None => break,
             }
         }
-        let is_external = |object: Arc<Object>| {
-            matches!(object.record().options.pager, PagerKind::External { .. })
-        };
+        let is_external =
+            |object: Arc<Object>| matches!(object.record().options.pager, PagerKind::External { .. });
         Some(self.object(above).is_ok_and(is_external))
     }
 
@@ -248,7 +248,8 @@ impl Host {
         let Some(of) = of else { return };
         for (id, link) in covered {
             if let Err(error) = self.move_under(id, of.parent, link) {
-                self.machine.log(format_args!("object {}: it stays a snapshot of what it was: {error}", id.0));
+                self.machine
+                    .log(format_args!("object {}: it stays a snapshot of what it was: {error}", id.0));
             }
         }
     }

@@ -13,4 +13,6 @@ mod frame;
 mod messages;
 
 pub use frame::{Header, PROTOCOL_VERSION, decode, encode, split};
-pub use messages::{Event, FromHost, HelloReply, MapRequest, SnapshotRequest, OpenReply, PagerReply, Reply, Request, Sizing};
+pub use messages::{
+    Event, FromHost, HelloReply, MapRequest, OpenReply, PagerReply, Reply, Request, Sizing, SnapshotRequest,
+};
