@@ -2,7 +2,7 @@
 
 use crate::host::nonce;
 use crate::object::Core;
-use crate::{Name, Object, Result};
+use crate::{Error, ErrorKind, Name, Object, Result};
 use commonhold_object::wire::{Request, SnapshotRequest};
 
 /// What a snapshot shall be. `Default`: all of the object, read-only, of its owner alone.
@@ -49,10 +49,12 @@ impl Object {
             whole: options.whole,
             nonce: nonce()?,
         });
+        if !core.access().writes() && !core.options().read_only {
+            let what = "a snapshot holds the object's writers for an instant: open the object for writing";
+            return Err(Error::new(ErrorKind::Permission, what));
+        }
         if options.length == Some(0) {
-            return Err(crate::Error::invalid(
-                "a snapshot of no bytes: leave the length out for all of the object",
-            ));
+            return Err(Error::invalid("a snapshot of no bytes: leave the length out for all of the object"));
         }
         let lease = core.lease();
         let (reply, fd, generation) = lease.shared().open(&request, &[])?;

@@ -78,6 +78,21 @@ impl<Id: Ord + Copy> Versions<Id> {
         self.links.remove(&id)
     }
 
+    /// The same of a snapshot and of its own snapshots, and of theirs.
+    pub fn cut_all(&mut self, id: Id) -> Vec<(Id, Link<Id>)> {
+        let mut cut: Vec<(Id, Link<Id>)> =
+            self.links.remove(&id).map(|link| (id, link)).into_iter().collect();
+        let mut at = 0;
+        while let Some((parent, _)) = cut.get(at).copied() {
+            for (child, link) in self.children(parent) {
+                self.links.remove(&child);
+                cut.push((child, link));
+            }
+            at += 1;
+        }
+        cut
+    }
+
     /// The snapshots of an object.
     pub fn children(&self, id: Id) -> Vec<(Id, Link<Id>)> {
         self.links.iter().filter(|(_, link)| link.parent == id).map(|(id, link)| (*id, *link)).collect()

@@ -78,7 +78,7 @@ impl Host {
         let path = self.machine.path("live", object.id);
         let live = Live::create(&path, &self.machine.boot_id, inode, record.options.size_bytes)?;
         let cache = self.new_cache(object, &record, frames.clone(), Book::new(live))?;
-        self.tell_of_snapshots(&cache, true);
+        self.break_snapshots_of(object.id);
         // Frames that the next host would not have must not be written to.
         self.keep_new_frames(&record, &frames).inspect_err(|_| drop(std::fs::remove_file(&path)))?;
         self.note_used(object.id);
@@ -279,13 +279,14 @@ impl Host {
         let mut as_left = record.clone();
         as_left.options.size_bytes = header.size_bytes;
         let cache = self.new_cache(object, &as_left, frames.clone(), Book::recover(live)?)?;
-        self.tell_of_snapshots(&cache, false);
+        self.tell_of_snapshots(&cache);
         // Who wrote to them before is not known.
         if rustix::process::geteuid().is_root() {
             cache.is_opened_by_others(true);
         }
         cache.adopt_frames()?;
-        if cache.pager.has_parent() {
+        // A snapshot that lacks nothing has its pages from elsewhere as well.
+        if cache.pager.has_parent() || record.options.read_only {
             cache.all_may_be_newer()?;
         }
         if !unfinished.is_empty() {

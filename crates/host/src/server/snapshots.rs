@@ -18,6 +18,7 @@ use commonhold_versions::{Link, Versions};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -31,16 +32,18 @@ pub(super) struct Snapshots {
     collapsing: HashSet<ObjectId>,
 }
 
-/// What `live/<id>.of` has.
+/// What `live/<id>.of` has after its first byte.
 #[derive(Serialize, Deserialize)]
 struct Noted {
     boot_id: String,
     parent: ObjectId,
     first_page: u64,
     pages: u64,
-    /// Why it cannot be used any more.
-    broken: Option<String>,
 }
+
+/// The first byte: overwritten in place, which also a full disk has room for.
+const USABLE: u8 = 0;
+const BROKEN: u8 = 1;
 
 struct Objects(Weak<Host>);
 
@@ -82,10 +85,11 @@ impl Host {
         self.machine.path("live", id).with_extension("of")
     }
 
-    fn note_of(&self, id: ObjectId, link: Link<ObjectId>, broken: Option<String>) -> Result<()> {
+    fn note_of(&self, id: ObjectId, link: Link<ObjectId>) -> Result<()> {
         let Link { parent, first_page, pages } = link;
-        let noted = Noted { boot_id: self.machine.boot_id.clone(), parent, first_page, pages, broken };
-        let bytes = postcard::to_stdvec(&noted).map_err(|_| Error::invalid("a note of a snapshot"))?;
+        let noted = Noted { boot_id: self.machine.boot_id.clone(), parent, first_page, pages };
+        let bytes = postcard::to_extend(&noted, vec![USABLE]);
+        let bytes = bytes.map_err(|_| Error::invalid("a note of a snapshot"))?;
         let (path, new) = (self.of_path(id), self.of_path(id).with_extension("of-new"));
         std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, &path)).doing("noting a snapshot")
     }
@@ -96,40 +100,49 @@ impl Host {
         let mut snapshots = lock(&self.snapshots);
         for record in records {
             let Ok(bytes) = std::fs::read(self.of_path(record.id)) else { continue };
-            let noted = postcard::from_bytes::<Noted>(&bytes).ok();
+            let Some((flag, bytes)) = bytes.split_first() else { continue };
+            let noted = postcard::from_bytes::<Noted>(bytes).ok();
             let Some(noted) = noted.filter(|noted| noted.boot_id == self.machine.boot_id) else { continue };
-            let Noted { parent, first_page, pages, broken, .. } = noted;
-            snapshots.versions.link(record.id, Link { parent, first_page, pages });
-            if let Some(why) = broken {
-                snapshots.broken.insert(record.id, Error::new(ErrorKind::Lost, why));
+            let Noted { parent, first_page, pages, .. } = noted;
+            if *flag == USABLE {
+                snapshots.versions.link(record.id, Link { parent, first_page, pages });
+            } else {
+                snapshots.broken.insert(record.id, not_whole("a page of it was lost before this host began"));
             }
         }
     }
 
-    /// What a cache must know before anybody uses it: its snapshots. `anew`: its frames are new, and what those snapshots lack
-    /// is lost.
-    pub(super) fn tell_of_snapshots(&self, cache: &Cache, anew: bool) {
-        for (id, link) in lock(&self.snapshots).versions.children(cache.id) {
-            if anew {
-                let why =
-                    "what it lacks was in the memory of the object that it is a snapshot of, and is lost";
-                self.break_snapshot(id, &Error::new(ErrorKind::Lost, why));
-            } else {
-                cache.has_snapshot(id, link, false);
-            }
-        }
+    /// Why a snapshot cannot be used; empty if it can.
+    pub(super) fn why_not_whole(&self, id: ObjectId) -> String {
+        lock(&self.snapshots).broken.get(&id).map(|error| error.message.clone()).unwrap_or_default()
+    }
+
+    /// What a cache must know before anybody uses it: its snapshots.
+    pub(super) fn tell_of_snapshots(&self, cache: &Cache) {
+        let children = lock(&self.snapshots).versions.children(cache.id);
+        children.into_iter().for_each(|(id, link)| cache.has_snapshot(id, link, false));
+    }
+
+    /// The frames of an object are new: what its snapshots lack is lost.
+    pub(super) fn break_snapshots_of(self: &Arc<Self>, id: ObjectId) {
+        let why = "what it lacks was in the memory of the object that it is a snapshot of, and is lost";
+        let children = lock(&self.snapshots).versions.children(id);
+        children.into_iter().for_each(|(id, _)| self.break_snapshot(id, &Error::new(ErrorKind::Lost, why)));
     }
 
     /// Of a snapshot: whether what it lacks may have to come from another process.
     pub(super) fn parent_blocks(&self, id: ObjectId) -> Option<bool> {
-        let mut above = lock(&self.snapshots).versions.of(id)?.parent;
-        loop {
-            let next = lock(&self.snapshots).versions.of(above);
-            match next {
-                Some(link) => above = link.parent,
-                None => break,
+        let above = {
+            let snapshots = lock(&self.snapshots);
+            if snapshots.broken.contains_key(&id) {
+                return Some(false); // it lacks pages still
             }
-        }
+            let mut above = snapshots.versions.of(id)?.parent;
+            while let Some(link) = snapshots.versions.of(above) {
+                above = link.parent;
+            }
+            above
+        };
         let is_external =
             |object: Arc<Object>| matches!(object.record().options.pager, PagerKind::External { .. });
         Some(self.object(above).is_ok_and(is_external))
@@ -143,26 +156,35 @@ impl Host {
         lock(&self.snapshots).versions.is_parent(id)
     }
 
-    /// Nobody gets pages of it that are not as they were.
-    fn break_snapshot(&self, id: ObjectId, why: &Error) {
-        let link = {
+    /// Nobody gets pages of it that are not as they were; nor of its own snapshots, which may lack the same.
+    fn break_snapshot(self: &Arc<Self>, id: ObjectId, why: &Error) {
+        let one_at_a_time = lock(&self.changes_versions);
+        let cut: Vec<(ObjectId, ObjectId)> = {
             let mut snapshots = lock(&self.snapshots);
-            if snapshots.broken.contains_key(&id) {
-                return;
-            }
-            let text = format!("the snapshot is not whole: {}; remove it, and take another", why.message);
-            snapshots.broken.insert(id, Error::new(ErrorKind::Lost, text));
-            snapshots.versions.of(id)
+            let cut = snapshots.versions.cut_all(id);
+            let error = not_whole(&why.message);
+            snapshots.broken.extend(cut.iter().map(|(id, _)| (*id, error.clone())));
+            cut.into_iter().map(|(id, link)| (id, link.parent)).collect()
         };
+        for (id, parent) in &cut {
+            self.mark_broken(*id);
+            if let Some(parent) = self.object(*parent).ok().and_then(|parent| parent.cache()) {
+                parent.has_no_snapshot(*id);
+            }
+            self.machine.log(format_args!("object {}: the snapshot is not whole: {why}", id.0));
+        }
+        drop(one_at_a_time);
+        cut.iter().for_each(|(_, parent)| self.settle_object(*parent));
+    }
+
+    fn mark_broken(&self, id: ObjectId) {
+        let note = std::fs::File::options().write(true).open(self.of_path(id));
+        if let Err(error) = note.and_then(|note| note.write_all_at(&[BROKEN], 0)) {
+            self.machine.log(format_args!("object {}: noting that it is not whole: {error}", id.0));
+        }
         if let Ok(object) = self.object(id) {
-            object.set_unusable(format!("the snapshot is not whole: {why}; remove it, and take another"));
+            object.set_unusable(self.why_not_whole(id));
         }
-        if let Some(link) = link
-            && let Err(error) = self.note_of(id, link, Some(why.message.clone()))
-        {
-            self.machine.log(format_args!("object {}: {error}", id.0));
-        }
-        self.machine.log(format_args!("object {}: the snapshot is not whole: {why}", id.0));
     }
 
     pub(super) fn snapshot(
@@ -196,8 +218,12 @@ impl Host {
         };
         let object = Object::new(prepared.record().clone(), None, String::new());
         let link = Link { parent: parent.id, first_page: pages.first, pages: pages.count };
+        // Before the instant, from which on writers of the parent look for it.
+        self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(object.id, object.clone());
+        let id = object.id;
         let made = parent.hold().and_then(|_held| self.take_snapshot(&parent, &object, link));
         if let Err(error) = made {
+            self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
             self.forget_snapshot(object.id);
             self.unkeep_frames(object.id);
             self.remove_files(object.id);
@@ -205,18 +231,17 @@ impl Host {
             self.settle_object(parent.id);
             return Err(error);
         }
-        let id = object.id;
         let committed = lock(&self.registry).commit_create(prepared);
         match committed {
             Ok(record) => *object.record() = record,
             Err(error) => {
+                self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
                 self.forget_snapshot(id);
                 self.unkeep_frames(id);
                 self.remove_files(id);
                 return Err(error);
             }
         }
-        self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
         if !asked.writable {
             self.stand_between(id);
         }
@@ -235,7 +260,7 @@ impl Host {
         let of = self.cache_of(parent)?;
         lock(&self.snapshots).versions.link(object.id, link);
         let cache = self.make_cache(object)?;
-        self.note_of(object.id, link, None)?;
+        self.note_of(object.id, link)?;
         of.take_instant(object.id, &cache, link)
     }
 
@@ -263,7 +288,7 @@ impl Host {
             if lock(&self.snapshots).versions.of(id).is_none_or(|of| of.parent != from) {
                 return Err(ended());
             }
-            self.note_of(id, link, None)?;
+            self.note_of(id, link)?;
             cache.has_snapshot(id, link, false);
             // From now on who reads what it lacks asks there.
             lock(&self.snapshots).versions.link(id, link);
@@ -284,8 +309,8 @@ impl Host {
             snapshots.broken.remove(&id);
             snapshots.versions.cut(id)
         };
-        let Some(link) = link else { return };
-        let _ = std::fs::remove_file(self.of_path(id)); // with the object's other files, if not now
+        let Some(link) = link else { return }; // the note goes with the object's other files
+        let _ = std::fs::remove_file(self.of_path(id));
         drop(one_at_a_time);
         if let Ok(parent) = self.object(link.parent) {
             parent.cache().iter().for_each(|cache| cache.has_no_snapshot(id));
@@ -369,6 +394,11 @@ impl Host {
         }
         self.move_under(child.id, middle.id, link).inspect_err(|_| above.has_no_snapshot(child.id))
     }
+}
+
+fn not_whole(why: &str) -> Error {
+    let text = format!("the snapshot is not whole: {why}; remove it, and take another");
+    Error::new(ErrorKind::Lost, text)
 }
 
 fn ended() -> Error {

@@ -114,7 +114,7 @@ impl Host {
                 None => self.reopen_descriptor(&record, &mounts),
             };
             let had_descriptor = kept("descriptor").is_some();
-            let object = Object::new(record.clone(), descriptor, unusable);
+            let object = Object::new(record.clone(), descriptor, unusable + &self.why_not_whole(id));
             self.hold_tables(&object);
             if !had_descriptor {
                 self.keep_object(&object);
