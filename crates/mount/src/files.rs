@@ -46,6 +46,16 @@ pub struct Saved {
     pub ends: bool,
 }
 
+impl Saved {
+    /// As a server kept it: perhaps one that did not know of `ends`, and kept no byte of it.
+    fn read(blob: &[u8]) -> Result<Saved> {
+        let blob = [blob, &[0]].concat(); // what is too much is left
+        postcard::from_bytes(&blob).map_err(|error| {
+            Error::invalid(format!("an open file of the server before is not readable: {error}"))
+        })
+    }
+}
+
 /// An open file.
 pub struct OpenFile {
     /// What is known of it.
@@ -154,11 +164,7 @@ impl Files {
         let Some(number) = kept.key.0.strip_prefix(KEY).and_then(|number| number.parse().ok()) else {
             return Ok(());
         };
-        // A program that did not know of `ends` kept no byte of it; what is too much is left.
-        let blob = [&kept.blob[..], &[0]].concat();
-        let saved: Saved = postcard::from_bytes(&blob).map_err(|error| {
-            Error::invalid(format!("an open file of the server before is not readable: {error}"))
-        })?;
+        let saved = Saved::read(&kept.blob)?;
         if saved.ends {
             // Its RELEASE comes again, and finds nothing. Somebody may have opened the node since, with another file behind.
             if let Some(backing) = saved.backing {
@@ -311,4 +317,33 @@ impl Files {
 
 fn key(number: u64) -> Key {
     Key(format!("{KEY}{number}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_kept_that_did_not_know_of_the_end_is_readable() {
+        let saved = Saved {
+            unique: 2,
+            node: 3,
+            object: 4,
+            uuid: 5,
+            path: "/a".into(),
+            writes: true,
+            caller: (6, 7, vec![8]),
+            backing: Some(9),
+            flags: 10,
+            append: None,
+            unpublished: true,
+            ends: true,
+        };
+        let blob = postcard::to_stdvec(&saved).unwrap();
+        let read = Saved::read(&blob).unwrap();
+        assert!(read.ends && read.unpublished && read.backing == Some(9));
+        let read = Saved::read(&blob[..blob.len() - 1]).unwrap();
+        assert!(!read.ends && read.unpublished && read.path == "/a");
+        assert!(Saved::read(&blob[..5]).is_err());
+    }
 }
