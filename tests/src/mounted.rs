@@ -103,7 +103,8 @@ impl Mounted<'_> {
         until("it has taken over", || (self.says("goes on with the mount") > said).then_some(()));
     }
 
-    /// Kills the keeper; another keeps, and has all that the one before had. Until then server and keeper would be lost together.
+    /// Kills the keeper; another keeps, and has all that the one before had. Until then server and
+    /// keeper would be lost together.
     pub fn kill_keeper(&self) {
         let said = self.says("filled by host");
         kill(self.keeper());

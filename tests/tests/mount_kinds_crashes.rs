@@ -19,8 +19,9 @@ fn contents(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at as u64 / 5 * 31 + seed * 7) as u8).collect()
 }
 
-/// Files are emptied, written and grown, over and over; each time they are read as they were written. `may_lose`: what a server
-/// had of it that died is lost, and the sync says so; then all is written again. `done`: how often all was as it should be.
+/// Files are emptied, written and grown, over and over; each time they are read as they were
+/// written. `may_lose`: what a server had of it that died is lost, and the sync says so; then all
+/// is written again. `done`: how often all was as it should be.
 fn rewrite(path: &Path, mut seed: u64, may_lose: bool, done: &AtomicU64, ends: &AtomicBool) {
     while !ends.load(Ordering::Relaxed) {
         seed += 1;
@@ -148,7 +149,8 @@ fn strict_ones() {
     goes_on(Some("strict"));
 }
 
-/// Whether a thread of the server is in the kernel, which it tells of a change, and waits there for a page that is being written.
+/// Whether a thread of the server is in the kernel, which it tells of a change, and waits there for
+/// a page that is being written.
 fn waits_for_a_page(server: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{server}/task")).into_iter().flatten().flatten();
     let waits = |thread: std::fs::DirEntry| {
@@ -158,8 +160,9 @@ fn waits_for_a_page(server: u32) -> bool {
     threads.into_iter().any(waits)
 }
 
-/// A program writes a page by calls. Each server that takes over ends the kernel's copy of that page, and has to answer the call
-/// that the one before did not answer. As soon as the kernel waits for the one to end the other, it is killed.
+/// A program writes a page by calls. Each server that takes over ends the kernel's copy of that
+/// page, and has to answer the call that the one before did not answer. As soon as the kernel waits
+/// for the one to end the other, it is killed.
 #[test]
 fn a_server_that_is_killed_while_it_ends_a_page_is_replaced() {
     const CAUGHT: usize = 2;

@@ -4,14 +4,16 @@
 //! what the kernel does for it yet is what it asked of that client's own memory. So it counts as
 //! gone.
 //!
-//! So does the server of a mount. One thread of it tells the kernel that pages are not what they were, and waits there for a
-//! program whose WRITE waits for this server, or for the next one: which is not started before this one counts as gone.
+//! So does the server of a mount. One thread of it tells the kernel that pages are not what they
+//! were, and waits there for a program whose WRITE waits for this server, or for the next one:
+//! which is not started before this one counts as gone.
 
 use std::path::Path;
 
-/// The name of a thread that tells the kernel of changes. Whatever such a thread waits for once it was killed, and however
-/// that ends, nobody needs what it does yet, and nobody is harmed by it. So it is not asked where it stands: it waits for
-/// the lock of a page, for which who reads a disk waits at the same place.
+/// The name of a thread that tells the kernel of changes. Whatever such a thread waits for once it
+/// was killed, and however that ends, nobody needs what it does yet, and nobody is harmed by it. So
+/// it is not asked where it stands: it waits for the lock of a page, for which who reads a disk
+/// waits at the same place.
 pub const TELLS_KERNEL: &str = "tells-kernel";
 
 /// The state field of `/proc/PID/task/TID/stat` comes first behind the name; then these.

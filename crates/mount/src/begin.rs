@@ -63,7 +63,8 @@ fn begin(options: &MountOptions, vault: &Vault, inherited: Inheritance, log: Sta
         vault.exit();
         return Err(ended_together());
     }
-    // Servers that were killed and cannot end until this one answers: nothing here waits for their end.
+    // Servers that were killed and cannot end until this one answers: nothing here waits for their
+    // end.
     let stuck = inherited.kept.iter().filter(|kept| kept.key.0.starts_with(STUCK_PART));
     stuck.for_each(|kept| vault.forget(&kept.key));
     let find = |key: &str| inherited.kept.iter().find(|kept| kept.key.0 == key);

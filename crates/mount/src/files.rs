@@ -166,7 +166,8 @@ impl Files {
         };
         let saved = Saved::read(&kept.blob)?;
         if saved.ends {
-            // Its RELEASE comes again, and finds nothing. Somebody may have opened the node since, with another file behind.
+            // Its RELEASE comes again, and finds nothing. Somebody may have opened the node since,
+            // with another file behind.
             if let Some(backing) = saved.backing {
                 let _ = self.device.pass_no_longer(backing); // an error: it was given back before
             }

@@ -268,8 +268,9 @@ impl Server {
         }
     }
 
-    /// Works on one request, in the thread of a lane. What a host that was started just now cannot do yet, since it has not joined
-    /// its cluster, is asked again, as by the next server: it may have been done.
+    /// Works on one request, in the thread of a lane. What a host that was started just now cannot
+    /// do yet, since it has not joined its cluster, is asked again, as by the next server: it may
+    /// have been done.
     fn handle(&self, message: &[u8]) {
         const AGAIN: Duration = Duration::from_millis(50);
         let Some(Asked { mut header, .. }) = request::decode(message) else { return };

@@ -16,9 +16,10 @@
 //!
 //! In this order: what changes after it is watched again is told again.
 //!
-//! The kernel may wait for a page that a program writes by a call, and that call for an answer of this server. If the server is
-//! killed then, the thread that tells the kernel is in the midst of that wait, and the process cannot end. The keeper counts it as
-//! ended (`stuck.rs` there), the next server answers the call, and the thread is free to end. What the kernel does for it yet is
+//! The kernel may wait for a page that a program writes by a call, and that call for an answer of
+//! this server. If the server is killed then, the thread that tells the kernel is in the midst of
+//! that wait, and the process cannot end. The keeper counts it as ended (`stuck.rs` there), the
+//! next server answers the call, and the thread is free to end. What the kernel does for it yet is
 //! harmless: it ends pages, and whoever touches one next asks for it anew.
 
 use crate::failure::{Failure, Outcome};
@@ -206,8 +207,9 @@ impl Watches {
         nodes.into_iter().for_each(|node| self.changed(node));
     }
 
-    /// Tells the kernel, in a thread of its own: it waits for who uses the pages. One at a time for each object. The thread's
-    /// name says to the keeper that it keeps no next server waiting: it may be what that thread waits for.
+    /// Tells the kernel, in a thread of its own: it waits for who uses the pages. One at a time for
+    /// each object. The thread's name says to the keeper that it keeps no next server waiting: it
+    /// may be what that thread waits for.
     fn changed(self: &Arc<Self>, node: u64) {
         let mut state = self.lock();
         let Some(watched) = state.objects.get_mut(&node) else { return };
