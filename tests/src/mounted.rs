@@ -95,11 +95,25 @@ impl Mounted<'_> {
         })
     }
 
-    /// Kills the server; another goes on.
+    /// Kills the server; another goes on, and has all that the one before had.
     pub fn kill_server(&self) {
-        let before = self.server();
+        let (before, said) = (self.server(), self.says("goes on with the mount"));
         kill(before);
         until("another serves", || (self.server() != before).then_some(()));
+        until("it has taken over", || (self.says("goes on with the mount") > said).then_some(()));
+    }
+
+    /// Kills the keeper; another keeps, and has all that the one before had. Until then server and
+    /// keeper would be lost together.
+    pub fn kill_keeper(&self) {
+        let said = self.says("filled by host");
+        kill(self.keeper());
+        until("another keeps", || (self.says("filled by host") > said).then_some(()));
+    }
+
+    /// How often the log says that.
+    pub fn says(&self, words: &str) -> usize {
+        self.log().matches(words).count()
     }
 
     /// Kills server and keeper at once: nobody goes on.

@@ -43,4 +43,5 @@ pub use kept::{
 pub use limits::raise_descriptor_limit;
 pub use lock::lock_state_directory;
 pub use log::StateLog;
+pub use stuck::TELLS_KERNEL;
 pub use vault::{Inheritance, KeeperEvent, Vault};

@@ -3,8 +3,18 @@
 //! it is over. But it does nothing any more either: no instruction of it is ever run again, and
 //! what the kernel does for it yet is what it asked of that client's own memory. So it counts as
 //! gone.
+//!
+//! So does the server of a mount. One thread of it tells the kernel that pages are not what they
+//! were, and waits there for a program whose WRITE waits for this server, or for the next one:
+//! which is not started before this one counts as gone.
 
 use std::path::Path;
+
+/// The name of a thread that tells the kernel of changes. Whatever such a thread waits for once it
+/// was killed, and however that ends, nobody needs what it does yet, and nobody is harmed by it. So
+/// it is not asked where it stands: it waits for the lock of a page, for which who reads a disk
+/// waits at the same place.
+pub const TELLS_KERNEL: &str = "tells-kernel";
 
 /// The state field of `/proc/PID/task/TID/stat` comes first behind the name; then these.
 const FLAGS: usize = 6;
@@ -61,6 +71,7 @@ fn thread_runs_no_more(thread: &Path) -> bool {
     let Ok(stat) = std::fs::read_to_string(thread.join("stat")) else { return false };
     match judge(&stat) {
         Some(Judged::Ended) => true,
+        Some(Judged::KilledAndWaits) if name(&stat) == Some(TELLS_KERNEL) => true,
         Some(Judged::KilledAndWaits) => {
             let place = std::fs::read_to_string(thread.join("wchan")).unwrap_or_default();
             WAITS.iter().any(|wait| place.starts_with(wait))
@@ -75,6 +86,11 @@ enum Judged {
     /// In a wait that no signal ends, and when it is over the thread ends.
     KilledAndWaits,
     Runs,
+}
+
+/// The thread's name, which only its own process can give it.
+fn name(stat: &str) -> Option<&str> {
+    Some(stat.split_once('(')?.1.rsplit_once(')')?.0)
 }
 
 /// What a line of `stat` says.
@@ -108,6 +124,9 @@ mod tests {
         assert_eq!(judge(&line("D", 0, KILLED)), Some(Judged::KilledAndWaits));
         assert_eq!(judge(&line("D", EXITING, 0)), Some(Judged::KilledAndWaits));
         assert_eq!(judge("7 (short) D 1 2"), None);
+        assert_eq!(name(&line("D", 0, KILLED)), Some("a) name)"));
+        assert_eq!(name("7 (tells-kernel) D 1 2"), Some(TELLS_KERNEL));
+        assert_eq!(name("7"), None);
         assert!(!runs_no_more(std::process::id()), "this one runs");
         assert!(!runs_no_more(0));
     }

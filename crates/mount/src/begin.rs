@@ -6,7 +6,9 @@ use crate::log::{self, NodeLog};
 use crate::mounting;
 use crate::server::{AGREED_KEY, Server};
 use commonhold::{Error, Result};
-use commonhold_keeper::{Inheritance, KeeperCommand, KeeperEvent, Kept, Key, Serves, StateLog, Vault};
+use commonhold_keeper::{
+    Inheritance, KeeperCommand, KeeperEvent, Kept, Key, STUCK_PART, Serves, StateLog, Vault,
+};
 use commonhold_object::error::Doing;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::rand::GetRandomFlags;
@@ -61,6 +63,10 @@ fn begin(options: &MountOptions, vault: &Vault, inherited: Inheritance, log: Sta
         vault.exit();
         return Err(ended_together());
     }
+    // Servers that were killed and cannot end until this one answers: nothing here waits for their
+    // end.
+    let stuck = inherited.kept.iter().filter(|kept| kept.key.0.starts_with(STUCK_PART));
+    stuck.for_each(|kept| vault.forget(&kept.key));
     let find = |key: &str| inherited.kept.iter().find(|kept| kept.key.0 == key);
     let make = |device: Device, nodes, instance| {
         Server::new(device, vault.clone(), nodes, options, instance, log.clone())

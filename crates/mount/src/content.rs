@@ -148,6 +148,7 @@ impl Server {
             flags: 0,
             append: None,
             unpublished: false,
+            ends: false,
         };
         let (fd, served) = match route {
             Route::Direct => (Some(Arc::new(fd)), Served::default()),

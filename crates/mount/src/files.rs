@@ -42,6 +42,18 @@ pub struct Saved {
     pub append: Option<(u64, u64)>,
     /// Under explicit coherence: something was written, and not published since.
     pub unpublished: bool,
+    /// It is being closed, as the last of its node: the kernel may have given back the file behind.
+    pub ends: bool,
+}
+
+impl Saved {
+    /// As a server kept it: perhaps one that did not know of `ends`, and kept no byte of it.
+    fn read(blob: &[u8]) -> Result<Saved> {
+        let blob = [blob, &[0]].concat(); // what is too much is left
+        postcard::from_bytes(&blob).map_err(|error| {
+            Error::invalid(format!("an open file of the server before is not readable: {error}"))
+        })
+    }
 }
 
 /// An open file.
@@ -152,9 +164,16 @@ impl Files {
         let Some(number) = kept.key.0.strip_prefix(KEY).and_then(|number| number.parse().ok()) else {
             return Ok(());
         };
-        let saved: Saved = postcard::from_bytes(&kept.blob).map_err(|error| {
-            Error::invalid(format!("an open file of the server before is not readable: {error}"))
-        })?;
+        let saved = Saved::read(&kept.blob)?;
+        if saved.ends {
+            // Its RELEASE comes again, and finds nothing. Somebody may have opened the node since,
+            // with another file behind.
+            if let Some(backing) = saved.backing {
+                let _ = self.device.pass_no_longer(backing); // an error: it was given back before
+            }
+            self.vault.forget(&kept.key);
+            return Ok(());
+        }
         let mut nodes = lock(&self.nodes);
         let common = nodes.entry(saved.node).or_default();
         common.files += 1;
@@ -250,7 +269,13 @@ impl Files {
     /// It is open no longer.
     pub fn remove(&self, number: u64) -> Option<Arc<OpenFile>> {
         let file = lock(&self.files).remove(&number)?;
-        self.end(file.saved.node); // first: what the kernel has of it would stay, if this process died in between
+        // First: what the kernel has of it would stay, if this process died in between.
+        self.end_with(file.saved.node, || {
+            let saved = Saved { ends: true, ..file.saved.clone() };
+            if let Ok(blob) = postcard::to_stdvec(&saved) {
+                let _ = self.vault.update_blob(&key(number), &blob); // refused: what is kept is what was kept before
+            }
+        });
         self.vault.forget(&key(number));
         Some(file)
     }
@@ -262,6 +287,11 @@ impl Files {
 
     /// Once less: the last one takes back what the kernel was given.
     pub fn end(&self, node: u64) {
+        self.end_with(node, || {});
+    }
+
+    /// The same. Before something is taken back it is kept that it will be.
+    fn end_with(&self, node: u64, keep: impl FnOnce()) {
         let mut nodes = lock(&self.nodes);
         let Some(common) = nodes.get_mut(&node) else { return };
         common.files -= 1;
@@ -269,6 +299,7 @@ impl Files {
             return;
         }
         if let Some(backing) = nodes.remove(&node).and_then(|common| common.backing) {
+            keep();
             let _ = self.device.pass_no_longer(backing); // an error: the mount has ended, and it with that
         }
     }
@@ -287,4 +318,33 @@ impl Files {
 
 fn key(number: u64) -> Key {
     Key(format!("{KEY}{number}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_kept_that_did_not_know_of_the_end_is_readable() {
+        let saved = Saved {
+            unique: 2,
+            node: 3,
+            object: 4,
+            uuid: 5,
+            path: "/a".into(),
+            writes: true,
+            caller: (6, 7, vec![8]),
+            backing: Some(9),
+            flags: 10,
+            append: None,
+            unpublished: true,
+            ends: true,
+        };
+        let blob = postcard::to_stdvec(&saved).unwrap();
+        let read = Saved::read(&blob).unwrap();
+        assert!(read.ends && read.unpublished && read.backing == Some(9));
+        let read = Saved::read(&blob[..blob.len() - 1]).unwrap();
+        assert!(!read.ends && read.unpublished && read.path == "/a");
+        assert!(Saved::read(&blob[..5]).is_err());
+    }
 }

@@ -21,9 +21,13 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// The key of what INIT agreed upon.
 pub const AGREED_KEY: &str = "agreed";
+
+/// A host that was started has joined its cluster by then, or does not soon.
+const JOINS: Duration = Duration::from_secs(10);
 
 /// A mount, and what is known of it.
 pub struct Server {
@@ -264,9 +268,40 @@ impl Server {
         }
     }
 
-    /// Works on one request, in the thread of a lane.
+    /// Works on one request, in the thread of a lane. What a host that was started just now cannot
+    /// do yet, since it has not joined its cluster, is asked again, as by the next server: it may
+    /// have been done.
     fn handle(&self, message: &[u8]) {
-        let Some(Asked { header, operation }) = request::decode(message) else { return };
+        const AGAIN: Duration = Duration::from_millis(50);
+        let Some(Asked { mut header, .. }) = request::decode(message) else { return };
+        let unique = header.unique;
+        let until = Instant::now() + JOINS;
+        let outcome = loop {
+            let outcome = self.attempt(header, message);
+            let is_down = matches!(outcome, Err(Failure(Errno::HOSTDOWN)));
+            if !is_down || Instant::now() > until || !self.is_awaited(unique) || !self.host_is_new() {
+                break outcome;
+            }
+            std::thread::sleep(AGAIN);
+            header.unique |= RESENT;
+        };
+        // Only a mount that has ended takes no answer: the reading thread hears of that.
+        let _ = self.finish(unique, outcome);
+    }
+
+    /// Whether somebody waits for the answer still.
+    fn is_awaited(&self, unique: u64) -> bool {
+        lock(&self.under_way).contains_key(&unique)
+    }
+
+    /// Whether the host is there, and has not been for long.
+    fn host_is_new(&self) -> bool {
+        let status = self.callers.ask(&self.callers.own(), |errand| errand.status());
+        status.is_ok_and(|status| Duration::from_millis(status.uptime_ms) < JOINS)
+    }
+
+    fn attempt(&self, header: Header, message: &[u8]) -> Outcome<Vec<u8>> {
+        let Some(Asked { operation, .. }) = request::decode(message) else { return Err(Failure(Errno::IO)) };
         let caller = match operation {
             // What a file was opened for holds for whoever has its descriptor.
             Operation::Read { file, .. }
@@ -277,18 +312,14 @@ impl Server {
             | Operation::Seek { file, .. } => self.files.get(file).map(|file| file.caller()),
             _ => Some(Caller::of(&header)),
         };
-        let outcome = caller.ok_or(Failure(Errno::BADF)).and_then(|caller| {
-            let caller = self.callers.known(caller);
-            let request = Request { header: &header, caller };
-            // A defect fails the request that meets it: who takes over would be sent it again.
-            let done = catch_unwind(AssertUnwindSafe(|| self.perform(&request, operation)));
-            done.unwrap_or_else(|_| {
-                self.log.say(&format!("a defect: request {} of the mount panicked", header.unique));
-                Err(Failure(Errno::IO))
-            })
-        });
-        // Only a mount that has ended takes no answer: the reading thread hears of that.
-        let _ = self.finish(header.unique, outcome);
+        let caller = self.callers.known(caller.ok_or(Failure(Errno::BADF))?);
+        let request = Request { header: &header, caller };
+        // A defect fails the request that meets it: who takes over would be sent it again.
+        let done = catch_unwind(AssertUnwindSafe(|| self.perform(&request, operation)));
+        done.unwrap_or_else(|_| {
+            self.log.say(&format!("a defect: request {} of the mount panicked", header.unique));
+            Err(Failure(Errno::IO))
+        })
     }
 
     fn perform(&self, request: &Request<'_>, operation: Operation<'_>) -> Outcome<Vec<u8>> {

@@ -15,12 +15,18 @@
 //! ```
 //!
 //! In this order: what changes after it is watched again is told again.
+//!
+//! The kernel may wait for a page that a program writes by a call, and that call for an answer of
+//! this server. If the server is killed then, the thread that tells the kernel is in the midst of
+//! that wait, and the process cannot end. The keeper counts it as ended (`stuck.rs` there), the
+//! next server answers the call, and the thread is free to end. What the kernel does for it yet is
+//! harmless: it ends pages, and whoever touches one next asks for it anew.
 
 use crate::failure::{Failure, Outcome};
 use crate::fuse::Device;
 use crate::lock;
 use commonhold::{Heard, ObjectId, Watch};
-use commonhold_keeper::StateLog;
+use commonhold_keeper::{StateLog, TELLS_KERNEL};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -201,7 +207,9 @@ impl Watches {
         nodes.into_iter().for_each(|node| self.changed(node));
     }
 
-    /// Tells the kernel, in a thread of its own: it waits for who uses the pages. One at a time for each object.
+    /// Tells the kernel, in a thread of its own: it waits for who uses the pages. One at a time for
+    /// each object. The thread's name says to the keeper that it keeps no next server waiting: it
+    /// may be what that thread waits for.
     fn changed(self: &Arc<Self>, node: u64) {
         let mut state = self.lock();
         let Some(watched) = state.objects.get_mut(&node) else { return };
@@ -212,7 +220,7 @@ impl Watches {
         watched.telling = true;
         drop(state);
         let this = self.clone();
-        let begun = std::thread::Builder::new().name("invalidate".into()).spawn(move || this.tell(node));
+        let begun = std::thread::Builder::new().name(TELLS_KERNEL.into()).spawn(move || this.tell(node));
         if begun.is_err() {
             self.log.say("no thread is left to tell the kernel of a change: old pages stay until it is told of the next");
             if let Some(watched) = self.lock().objects.get_mut(&node) {
