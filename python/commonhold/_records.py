@@ -27,6 +27,8 @@ class ObjectStat:
     controlled: bool
     """Whether the host serves its faults."""
     freezable: bool
+    read_only: bool
+    """Whether nobody writes to it: a snapshot."""
     reserved: bool
     """Whether its memory was taken at creation."""
     on_last_death: str

@@ -56,6 +56,7 @@ pub(crate) fn object<'py>(py: Python<'py>, info: &ObjectInfo) -> PyResult<Bound<
         sync: sync_word(options.sync),
         controlled: info.controlled,
         freezable: options.freezable,
+        read_only: options.read_only,
         reserved: options.reserves(),
         on_last_death: if options.on_last_death == OnLastDeath::Keep { "keep" } else { "revert" },
         budget_bytes: options.budget_bytes,

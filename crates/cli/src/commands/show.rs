@@ -61,7 +61,11 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
                 "{}, {}{}",
                 options.coherence.word(),
                 options.sync.word(),
-                if options.freezable { ", freezable" } else { "" }
+                match (options.read_only, options.freezable) {
+                    (true, _) => ", a snapshot",
+                    (_, true) => ", freezable",
+                    _ => "",
+                }
             ),
         ),
         ("reserved", if options.reserves() { "yes" } else { "no" }.to_owned()),
