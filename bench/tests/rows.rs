@@ -27,6 +27,7 @@ const CHOSEN: &[&str] = &[
     "security.fuzz_failures",
     "segments.divergence",
     "segments.races",
+    "snapshot.",
     "wired.faults",
     "wired.mappings",
 ];

@@ -291,10 +291,10 @@ int main(int count, char **arguments) {
     null_arguments();
     bad_options();
     page_sizes();
-    snapshots();
     direct_object();
     if (count > 1 && strcmp(arguments[1], "full") == 0) {
         names();
+        snapshots();
         controlled_object(count > 2 ? arguments[2] : "roundtrip.bin");
     }
     REFUSED(ch_connect("/nowhere/at/all"), ECONNREFUSED);
