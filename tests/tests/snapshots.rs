@@ -218,3 +218,43 @@ fn what_snapshots_lack_goes_with_the_object_that_has_it() {
     // SIGBUS, and never what is there by now.
     reader.dies("get m 262140", libc::SIGBUS);
 }
+
+/// Of an object that hosts share its home can take one: of all hosts' writes, at one instant.
+#[test]
+fn of_what_hosts_share() {
+    let hosts = commonhold_tests::cluster::cluster(3);
+    let size = 64 * PAGE;
+    let workers =
+        commonhold_tests::cluster::sharers_of(&hosts, "/a", &format!("size={size} freezable central"));
+    workers[1].ok("fill m 0 32 1");
+    workers[2].ok("fill m 16 48 2");
+    workers[0].ok("snapshot s o /s");
+    // Each in turn, from host to host.
+    workers[0].ok("fill m 0 64 3");
+    workers[0].all("map n s r shared 0 0\ncheck n 0 16 1\ncheck n 16 48 2");
+    let client = hosts[0].connect();
+    let object = client.open("/a", Access::ReadWrite).expect("it is there");
+    fill(&object, 0..64, 0);
+    for (worker, (before, own)) in workers.iter().zip([(20, 0), (0, 40), (40, 20)]) {
+        worker.ok(&format!("follow m {before} {own}"));
+    }
+    let mut seen = 0;
+    let begun = Instant::now();
+    while seen < 5 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the writers stand still at {seen}");
+        let one = snapshot(&object, "/t", true);
+        let words = [0, 40, 20].map(|page| {
+            let mut word = [0; 8];
+            one.read_at(&mut word, page * PAGE as u64).expect("it is read");
+            u64::from_le_bytes(word)
+        });
+        let in_order = words.is_sorted_by(|one, next| one >= next);
+        assert!(in_order && words[0] - words[2] <= 1 && words[0] >= seen, "{words:?} after {seen}");
+        seen = words[0];
+        client.remove("/t").expect("it has a name");
+    }
+    workers.iter().for_each(|worker| drop(worker.ok("halt")));
+    workers[1].refused("snapshot u o /u", "Unsupported");
+    workers[1].ok("create e /e size=4096 explicit freezable");
+    workers[1].refused("snapshot u e /u", "Unsupported");
+}

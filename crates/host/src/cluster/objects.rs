@@ -392,10 +392,21 @@ impl Cluster {
 
     fn store_all(&self, cache: &Arc<Cache>, pages: PageRange, freeze: bool) -> Result<u64> {
         cache.fetch_lent(pages, PAGES_BACK)?;
-        if !freeze {
-            return cache.sync(pages, false);
+        if freeze {
+            self.while_frozen(cache, pages, || cache.sync(pages, true))
+        } else {
+            cache.sync(pages, false)
         }
-        let Some(driver) = self.driver(cache.uuid) else { return cache.sync(pages, true) };
+    }
+
+    /// At the home: does `job` while no host may write to the object, and all of these pages are here.
+    pub fn while_frozen<T>(
+        &self,
+        cache: &Arc<Cache>,
+        pages: PageRange,
+        job: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let Some(driver) = self.driver(cache.uuid) else { return job() };
         // One after the other: between two of them those who wait to write do.
         let _one_at_a_time = driver.freeze_alone();
         let _frozen = driver.freeze();
@@ -405,7 +416,7 @@ impl Cluster {
             cache.fetch_lent(pages, deadline.saturating_duration_since(Instant::now()))?;
             // In this order: when nobody is being served, nobody takes away what is here.
             if driver.is_calm() && cache.are_readable(pages) {
-                return cache.sync(pages, true);
+                return job();
             }
             std::thread::sleep(Duration::from_millis(1));
         }

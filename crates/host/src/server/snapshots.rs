@@ -10,8 +10,8 @@ use crate::cache::{Cache, Family};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Reply, SnapshotRequest};
 use commonhold_object::{
-    Access, CreateOptions, Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PageRange, PagerKind, Result,
-    pages_of,
+    Access, Coherence, CreateOptions, Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PageRange, PagerKind,
+    Result, pages_of,
 };
 use commonhold_registry::{ObjectRecord, Prepared};
 use commonhold_versions::{Link, Versions};
@@ -195,8 +195,11 @@ impl Host {
     ) -> Result<Reply> {
         let parent = self.object(asked.of)?;
         let access = session.access(asked.of)?;
-        let of = parent.record().options.clone();
-        check_can_have(&of, access)?;
+        let (of, is_elsewhere) = {
+            let record = parent.record();
+            (record.options.clone(), record.is_elsewhere)
+        };
+        check_can_have(&of, is_elsewhere, access)?;
         let pages = range_of(&of, &asked)?;
         let length = pages.count * PAGE_SIZE_BYTES - past_end(&of, &asked, pages);
         let options = of.snapshot(length, asked.mode, asked.writable);
@@ -261,7 +264,18 @@ impl Host {
         lock(&self.snapshots).versions.link(object.id, link);
         let cache = self.make_cache(object)?;
         self.note_of(object.id, link)?;
-        of.take_instant(object.id, &cache, link)
+        let is_shared = parent.record().options.is_shared();
+        let Some(cluster) = self.cluster.get().filter(|_| is_shared) else {
+            return of.take_instant(object.id, &cache, link);
+        };
+        // All of it while no host may write: no later write of another host is seen here in time.
+        cluster.while_frozen(&of, PageRange::new(link.first_page, link.pages), || {
+            of.take_instant(object.id, &cache, link)?;
+            cache.bring_all(PageRange::new(0, link.pages))
+        })?;
+        object.check_usable()?;
+        self.forget_snapshot(object.id);
+        Ok(())
     }
 
     /// Older snapshots whose pages the new one has too are snapshots of it from now on.
@@ -405,7 +419,7 @@ fn ended() -> Error {
     Error::new(ErrorKind::NotFound, "the object has ended")
 }
 
-fn check_can_have(of: &CreateOptions, access: Access) -> Result<()> {
+fn check_can_have(of: &CreateOptions, is_elsewhere: bool, access: Access) -> Result<()> {
     if of.read_only {
         return Ok(());
     }
@@ -415,11 +429,17 @@ fn check_can_have(of: &CreateOptions, access: Access) -> Result<()> {
             "a snapshot is of an object whose writers can be held: create it with --freezable (freezable = true)",
         ));
     }
-    if of.is_shared() {
+    if of.coherence == Coherence::Explicit {
         return Err(Error::new(
             ErrorKind::Unsupported,
-            "the object is shared by hosts, of which no snapshot can be taken: `commonhold sync --freeze` makes what is \
-             stored the memory of one instant",
+            "other hosts see of the object what was synced, and a snapshot cannot be of that: `commonhold sync --freeze` makes \
+             what is stored the memory of one instant",
+        ));
+    }
+    if of.is_shared() && is_elsewhere {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "hosts share the object: take the snapshot on the host that is its home (`commonhold stat`)",
         ));
     }
     if !access.writes() {
