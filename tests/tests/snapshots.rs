@@ -117,6 +117,10 @@ fn an_end_within_a_page_and_other_sizes() {
         bytes[..PAGE + 50].iter().all(|byte| *byte == 7) && bytes[PAGE + 50..].iter().all(|byte| *byte == 0)
     );
     let whole = snapshot(&object, "/whole", false);
+    object.resize(3 * PAGE as u64 + 10).expect("it shrinks within a page");
+    let mut bytes = vec![1; 3 * PAGE + 100];
+    whole.read_at(&mut bytes, 0).expect("it is read");
+    assert!(bytes.iter().all(|byte| *byte == 7));
     object.resize(PAGE as u64).expect("it shrinks");
     object.resize(4 * PAGE as u64).expect("it grows");
     let mut bytes = vec![1; 3 * PAGE + 100];

@@ -14,9 +14,10 @@ impl Cache {
     pub fn resize(self: &Arc<Self>, size_bytes: u64) -> Result<()> {
         // Nothing in the journal may reach past the new end.
         self.checkpoint_all()?;
-        let kept = pages_of(size_bytes);
-        let gone = PageRange::new(kept, pages_of(self.size_bytes()).saturating_sub(kept));
-        let _turn = self.turn_without_snapshots(gone);
+        // Of the page in which a smaller end lies a part goes, too.
+        let kept = size_bytes / PAGE_SIZE_BYTES;
+        let changed = PageRange::new(kept, pages_of(self.size_bytes()).saturating_sub(kept));
+        let _turn = self.turn_without_snapshots(changed);
         // Replicas hear of a larger size before it is the object's, of a smaller one after, and without the cache's lock.
         let (replicas, before) = (self.pager.replicas(), self.size_bytes());
         let tell = |size_bytes: u64| replicas.map_or(Ok(()), |replicas| replicas.resize(size_bytes));
