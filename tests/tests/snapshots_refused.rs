@@ -74,6 +74,42 @@ fn other_users() {
     other.refused("open w /s rw", "Permission");
 }
 
+#[test]
+fn snapshots_of_snapshots_without_end() {
+    let host = TestHost::start();
+    let client = host.connect();
+    let options = CreateOptions { size_bytes: PAGE as u64, freezable: true, ..CreateOptions::default() };
+    let first = client.create("/0", &options, None).expect("it is made");
+    first.write_at(&[7; PAGE], 0).expect("it is written");
+    let mut last = first.clone();
+    let writable = SnapshotOptions { writable: true, ..SnapshotOptions::default() };
+    let refused = (1..100).find_map(|number| match last.snapshot(&format!("/{number}"), &writable) {
+        Ok(next) => {
+            last = next;
+            None
+        }
+        Err(error) => Some((number, error)),
+    });
+    let (number, error) = refused.expect("it ends");
+    assert_eq!((number, error.kind), (65, ErrorKind::TooMany), "{error}");
+    first.write_at(&[8; PAGE], 0).expect("it is written");
+    let mut bytes = [0; PAGE];
+    last.read_at(&mut bytes, 0).expect("it is read");
+    assert_eq!(bytes, [7; PAGE]);
+    // A hundred of one object.
+    for number in 0..100 {
+        first.write_at(&[number; PAGE], 0).expect("it is written");
+        drop(
+            first.snapshot(&format!("/of-first/{number}"), &SnapshotOptions::default()).expect("a snapshot"),
+        );
+    }
+    for number in 0..100 {
+        let one = client.open(&format!("/of-first/{number}"), Access::Read).expect("it is there");
+        one.read_at(&mut bytes, 0).expect("it is read");
+        assert_eq!(bytes, [number; PAGE]);
+    }
+}
+
 /// Of an object that is removed, or made smaller, just then.
 #[test]
 fn while_the_object_goes() {

@@ -20,7 +20,7 @@
 
 extern crate alloc;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 /// What a snapshot is of.
@@ -41,15 +41,20 @@ impl<Id> Link<Id> {
     }
 }
 
+/// So many versions may have to be asked for a page, the last of which is no snapshot.
+pub const DEPTH: usize = 64;
+
 /// All snapshots that lack pages, and what they are of.
 #[derive(Clone, Debug)]
 pub struct Versions<Id> {
     links: BTreeMap<Id, Link<Id>>,
+    /// The same by parents.
+    below: BTreeMap<Id, BTreeSet<Id>>,
 }
 
 impl<Id> Default for Versions<Id> {
     fn default() -> Self {
-        Versions { links: BTreeMap::new() }
+        Versions { links: BTreeMap::new(), below: BTreeMap::new() }
     }
 }
 
@@ -69,23 +74,31 @@ impl<Id: Ord + Copy> Versions<Id> {
             }
             above = self.links.get(&one).map(|link| link.parent);
         }
+        self.cut(id);
         self.links.insert(id, link);
+        self.below.entry(link.parent).or_default().insert(id);
         true
     }
 
     /// A snapshot lacks nothing any more, or is gone.
     pub fn cut(&mut self, id: Id) -> Option<Link<Id>> {
-        self.links.remove(&id)
+        let link = self.links.remove(&id)?;
+        if let Some(children) = self.below.get_mut(&link.parent) {
+            children.remove(&id);
+            if children.is_empty() {
+                self.below.remove(&link.parent);
+            }
+        }
+        Some(link)
     }
 
     /// The same of a snapshot and of its own snapshots, and of theirs.
     pub fn cut_all(&mut self, id: Id) -> Vec<(Id, Link<Id>)> {
-        let mut cut: Vec<(Id, Link<Id>)> =
-            self.links.remove(&id).map(|link| (id, link)).into_iter().collect();
+        let mut cut: Vec<(Id, Link<Id>)> = self.cut(id).map(|link| (id, link)).into_iter().collect();
         let mut at = 0;
         while let Some((parent, _)) = cut.get(at).copied() {
             for (child, link) in self.children(parent) {
-                self.links.remove(&child);
+                self.cut(child);
                 cut.push((child, link));
             }
             at += 1;
@@ -95,24 +108,48 @@ impl<Id: Ord + Copy> Versions<Id> {
 
     /// The snapshots of an object.
     pub fn children(&self, id: Id) -> Vec<(Id, Link<Id>)> {
-        self.links.iter().filter(|(_, link)| link.parent == id).map(|(id, link)| (*id, *link)).collect()
+        let below = self.below.get(&id).into_iter().flatten();
+        below.filter_map(|child| Some((*child, self.of(*child)?))).collect()
     }
 
     /// Whether an object has snapshots.
     pub fn is_parent(&self, id: Id) -> bool {
-        self.links.values().any(|link| link.parent == id)
+        self.below.contains_key(&id)
+    }
+
+    /// How many versions are asked for a page that this one lacks.
+    pub fn depth(&self, id: Id) -> usize {
+        let mut above = self.of(id);
+        let mut depth = 0;
+        while let Some(link) = above {
+            depth += 1;
+            above = self.of(link.parent);
+        }
+        depth
+    }
+
+    /// How many more its snapshots, and theirs, may have to ask.
+    fn height(&self, id: Id) -> usize {
+        let mut height = 0;
+        let mut level = self.children(id);
+        while !level.is_empty() {
+            height += 1;
+            level = level.iter().flat_map(|(id, _)| self.children(*id)).collect();
+        }
+        height
     }
 
     /// Older snapshots of the same parent all of whose pages a newer one has: what they can be snapshots
-    /// of from now on. Only where nobody writes to the newer one.
+    /// of from now on. Only where nobody writes to the newer one, and where that does not get too deep.
     pub fn covered_by(&self, newer: Id) -> Vec<(Id, Link<Id>)> {
         let Some(new) = self.of(newer) else { return Vec::new() };
         let within = |link: &Link<Id>| {
             link.first_page >= new.first_page && link.first_page + link.pages <= new.first_page + new.pages
         };
+        let room = DEPTH.saturating_sub(self.depth(newer) + 1);
         self.children(new.parent)
             .into_iter()
-            .filter(|(id, link)| *id != newer && within(link))
+            .filter(|(id, link)| *id != newer && within(link) && self.height(*id) <= room)
             .map(|(id, link)| {
                 let first_page = link.first_page - new.first_page;
                 (id, Link { parent: newer, first_page, pages: link.pages })

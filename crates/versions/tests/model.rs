@@ -2,7 +2,7 @@
 //!
 //! A host keeps pages and notes when it dies; what it knew of its versions it reads from the notes.
 
-use commonhold_versions::{Before, Has, Link, Versions, before_write};
+use commonhold_versions::{Before, DEPTH, Has, Link, Versions, before_write};
 use std::collections::BTreeMap;
 
 const PAGES: u64 = 4;
@@ -242,4 +242,17 @@ fn no_circles() {
     assert!(!versions.link(0, of(2)) && !versions.link(1, of(1)));
     assert_eq!(versions.cut_all(1).len(), 2);
     assert!(versions.of(2).is_none());
+}
+
+#[test]
+fn not_too_deep() {
+    let mut versions = Versions::default();
+    for id in 1..300 {
+        assert!(versions.link(id, Link { parent: 0, first_page: 0, pages: 1 }));
+        for (child, link) in versions.covered_by(id) {
+            assert!(versions.link(child, link));
+        }
+        assert!((1..=id).all(|id| versions.depth(id) <= DEPTH));
+    }
+    assert_eq!(versions.children(0).len(), 300usize.div_ceil(DEPTH));
 }

@@ -14,7 +14,7 @@ use commonhold_object::{
     Result, pages_of,
 };
 use commonhold_registry::{ObjectRecord, Prepared};
-use commonhold_versions::{Link, Versions};
+use commonhold_versions::{DEPTH, Link, Versions};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -205,6 +205,12 @@ impl Host {
         let options = of.snapshot(length, asked.mode, asked.writable);
         options.check()?;
         self.check_can_keep(&options)?;
+        if lock(&self.snapshots).versions.depth(parent.id) >= DEPTH {
+            let text = format!(
+                "the object is a snapshot of a snapshot, {DEPTH} deep: copy it, or take the snapshot of one that was taken whole"
+            );
+            return Err(Error::new(ErrorKind::TooMany, text));
+        }
         let charged = self.limits.counted(session.credentials.uid, &options, 0);
         let access = if asked.writable { Access::ReadWrite } else { Access::Read };
         let prepared = lock(&self.registry).prepare_create(
