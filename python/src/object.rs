@@ -297,6 +297,7 @@ impl Object {
     }
 
     /// Creates an object that has this one's pages as they are at one instant, and opens it.
+    #[allow(clippy::too_many_arguments)] // as above
     #[pyo3(signature = (name, offset = 0, length = None, *, writable = false, whole = false, permissions = 0o600))]
     fn snapshot(
         &self,

@@ -19,7 +19,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     worker::say("ready")?;
     let mut value = view.load(own * PAGE);
     for look in 0u32.. {
-        if look.is_multiple_of(LOOKS) && process::readable_within(&std::io::stdin(), 0)? {
+        if look.is_multiple_of(LOOKS) && process::readable_within(std::io::stdin(), 0)? {
             break;
         }
         let seen = view.load(before * PAGE);

@@ -3,7 +3,7 @@
 use crate::arriving::Arriving;
 use crate::budget::{Budget, Holdings};
 use crate::cache::evictor::Pipe;
-use crate::cache::{Cache, Evictor, Family};
+use crate::cache::{Cache, Evictor, Family, Parent};
 use crate::on_way::OnWay;
 use crate::patience::{LITTLE, PATIENCE, Patience};
 use crate::refuge::Refuge;
@@ -11,7 +11,6 @@ use crate::seeing::Seen;
 use crate::workers::{PagerThreads, Share, Workers};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, ObjectId, Result};
-use commonhold_versions::Link;
 use rustix::event::EventfdFlags;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -84,7 +83,7 @@ impl Family for Alone {
         Err(Error::new(ErrorKind::NotFound, "there are no other objects"))
     }
 
-    fn parent(&self, _id: ObjectId) -> Result<Option<(Link<ObjectId>, Option<Arc<Cache>>)>> {
+    fn parent(&self, _id: ObjectId) -> Result<Option<Parent>> {
         Ok(None)
     }
 

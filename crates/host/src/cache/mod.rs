@@ -68,7 +68,7 @@ mod views;
 
 pub use evictor::{Evictor, frames_survive_in_pipe};
 pub use fault::{Ahead, Answer};
-pub use snapshots::{Family, Read};
+pub use snapshots::{Family, Parent, Read};
 
 use crate::asker::Waits;
 use crate::budget::Budget;

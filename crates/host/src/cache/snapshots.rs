@@ -19,12 +19,15 @@ pub trait Family: Send + Sync {
     /// The object's cache. It may have to be waited for.
     fn cache(&self, id: ObjectId) -> Result<Arc<Cache>>;
 
-    /// What a snapshot is of, and that object's cache if it is there. None: the snapshot lacks nothing.
-    fn parent(&self, id: ObjectId) -> Result<Option<(Link<ObjectId>, Option<Arc<Cache>>)>>;
+    /// What a snapshot is of. None: it lacks nothing.
+    fn parent(&self, id: ObjectId) -> Result<Option<Parent>>;
 
     /// A snapshot could not have a page that was about to be written, and is of no use any more.
     fn is_broken(&self, id: ObjectId, why: &Error);
 }
+
+/// What a snapshot is of, and that object's cache if it is there.
+pub type Parent = (Link<ObjectId>, Option<Arc<Cache>>);
 
 /// A snapshot of this object.
 pub(super) struct Child {

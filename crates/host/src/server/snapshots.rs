@@ -6,7 +6,7 @@
 use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
-use crate::cache::{Cache, Family};
+use crate::cache::{Cache, Family, Parent};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Reply, SnapshotRequest};
 use commonhold_object::{
@@ -60,7 +60,7 @@ impl Family for Objects {
         host.cache_of(&object)
     }
 
-    fn parent(&self, id: ObjectId) -> Result<Option<(Link<ObjectId>, Option<Arc<Cache>>)>> {
+    fn parent(&self, id: ObjectId) -> Result<Option<Parent>> {
         let host = self.host()?;
         let link = {
             let snapshots = lock(&host.snapshots);
