@@ -28,6 +28,7 @@ const CHOSEN: &[&str] = &[
     "segments.divergence",
     "segments.races",
     "snapshot.",
+    "swap.lost",
     "wired.faults",
     "wired.mappings",
 ];

@@ -64,6 +64,7 @@ mod sprite_remote;
 mod sprite_table4;
 mod sprite_table5;
 mod sprite_table6;
+mod swap_lost;
 mod wired;
 
 use crate::row::Row;
@@ -142,6 +143,7 @@ pub fn all() -> Vec<&'static dyn Row> {
         &wired::AttachRatio,
         &wired::Mappings,
         &wired::TailRatio,
+        &swap_lost::Lost,
         &segments_fill::Fill,
         &segments_fill::FillMoving,
         &segments_alloc_ratio::AllocRatio,
@@ -198,7 +200,7 @@ mod tests {
                         postgres.page_tables_ratio postgres.tps_vs_4k postgres.tps_vs_huge preload.cost_ratio \
                         preload.start_ratio mount.direct_ratio mount.seq_ratio \
                         snapshot.ratio snapshot.write_ratio snapshot.torn \
-                        wired.faults wired.attach_ratio wired.mappings wired.tail_ratio \
+                        wired.faults wired.attach_ratio wired.mappings wired.tail_ratio swap.lost \
                         segments.fill segments.fill_moving segments.alloc_ratio segments.growth_copies \
                         segments.divergence segments.races \
                         images.data_include_us images.data_vs_rkyv \
