@@ -1,0 +1,169 @@
+//! Every interleaving of threads at a queue (loom). Each has a view of its own, as processes have; the
+//! bytes are cells that notice who reads or writes them beside another; a sleep has no end but a wake,
+//! so that a wake that is lost is a deadlock.
+
+use commonhold_channel::{HEADER_BYTES, Memory, Queue, Refused, Wait};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+const RING: usize = 32;
+const WORDS: usize = 8;
+
+struct Shared {
+    words: [AtomicU32; WORDS],
+    ring: Vec<UnsafeCell<[u8; 8]>>,
+    /// The kernel's queues of sleepers, one for each word.
+    asleep: (Mutex<()>, [Condvar; WORDS]),
+    begun: Instant,
+}
+
+struct Local(Arc<Shared>, u32);
+
+impl Local {
+    fn in_units(at: usize, bytes: usize, mut each: impl FnMut(usize, usize, usize)) {
+        (0..bytes).for_each(|i| each(i, (at - HEADER_BYTES + i) / 8, (at + i) % 8));
+    }
+}
+
+impl Memory for Local {
+    const SPINS: u32 = 0;
+
+    fn bytes(&self) -> usize {
+        HEADER_BYTES + RING
+    }
+
+    fn load(&self, at: usize) -> u32 {
+        self.0.words[at / 4].load(Ordering::Acquire)
+    }
+
+    fn store(&self, at: usize, value: u32) {
+        self.0.words[at / 4].store(value, Ordering::Release);
+    }
+
+    fn swap(&self, at: usize, value: u32) -> u32 {
+        self.0.words[at / 4].swap(value, Ordering::AcqRel)
+    }
+
+    fn exchange(&self, at: usize, old: u32, new: u32) -> Result<(), u32> {
+        let word = &self.0.words[at / 4];
+        word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
+    }
+
+    fn write(&self, at: usize, bytes: &[u8]) {
+        Self::in_units(at, bytes.len(), |i, unit, byte| {
+            // SAFETY: loom lets one thread run at a time, and panics if another may be here too.
+            self.0.ring[unit].with_mut(|unit| unsafe { (*unit)[byte] = bytes[i] });
+        });
+    }
+
+    fn read(&self, at: usize, bytes: &mut [u8]) {
+        Self::in_units(at, bytes.len(), |i, unit, byte| {
+            // SAFETY: as above.
+            bytes[i] = self.0.ring[unit].with(|unit| unsafe { (*unit)[byte] });
+        });
+    }
+
+    fn sleep(&self, at: usize, value: u32, _at_most: Duration) {
+        let asleep = self.0.asleep.0.lock().unwrap();
+        if self.load(at) == value {
+            drop(self.0.asleep.1[at / 4].wait(asleep).unwrap());
+        }
+    }
+
+    fn wake(&self, at: usize, _most: u32) {
+        // As the kernel does, it looks at the queue of sleepers, which orders it after who just went to sleep.
+        drop(self.0.asleep.0.lock().unwrap());
+        self.0.asleep.1[at / 4].notify_all();
+    }
+
+    fn thread(&self) -> u32 {
+        self.1
+    }
+
+    fn about_to_lock(&self, _at: usize) -> usize {
+        0
+    }
+
+    fn done(&self, _before: usize) {}
+
+    fn now(&self) -> Instant {
+        self.0.begun
+    }
+}
+
+fn queues<const N: usize>() -> [Queue<Local>; N] {
+    let shared = Arc::new(Shared {
+        words: std::array::from_fn(|_| AtomicU32::new(0)),
+        ring: (0..RING / 8).map(|_| UnsafeCell::new([0; 8])).collect(),
+        asleep: (Mutex::new(()), std::array::from_fn(|_| Condvar::new())),
+        begun: Instant::now(),
+    });
+    std::array::from_fn(|n| Queue::open(Local(shared.clone(), n as u32 + 1)).unwrap())
+}
+
+fn every(model: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+fn receive(queue: &Queue<Local>, wait: Wait) -> Result<(u32, Vec<u8>), Refused> {
+    let mut bytes = Vec::new();
+    queue.receive(&mut bytes, wait).map(|received| (received.kind, bytes))
+}
+
+#[test]
+fn a_receiver_that_sleeps_gets_what_is_sent() {
+    every(|| {
+        let [sender, receiver] = queues();
+        let thread = loom::thread::spawn(move || sender.send(1, b"message", Wait::Forever).unwrap());
+        assert_eq!(receive(&receiver, Wait::Forever), Ok((1, b"message".to_vec())));
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sender_that_sleeps_gets_room() {
+    every(|| {
+        let [sender, receiver] = queues();
+        sender.send(0, &[7; 16], Wait::Forever).unwrap(); // all of the ring
+        let thread = loom::thread::spawn(move || sender.send(1, b"behind", Wait::Forever).unwrap());
+        assert_eq!(receive(&receiver, Wait::Forever), Ok((0, vec![7; 16])));
+        assert_eq!(receive(&receiver, Wait::Forever), Ok((1, b"behind".to_vec())));
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn two_senders_and_a_receiver() {
+    every(|| {
+        let [first, second, receiver] = queues();
+        let threads = [(first, 1), (second, 2)].map(|(queue, kind)| {
+            loom::thread::spawn(move || queue.send(kind, &[kind as u8], Wait::Forever).unwrap())
+        });
+        let mut kinds = [0, 0].map(|_| {
+            let (kind, bytes) = receive(&receiver, Wait::Forever).unwrap();
+            assert_eq!(bytes, [kind as u8]);
+            kind
+        });
+        kinds.sort_unstable();
+        assert_eq!(kinds, [1, 2]);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn two_receivers_and_a_sender() {
+    every(|| {
+        let [first, second, sender] = queues();
+        let threads = [first, second]
+            .map(|queue| loom::thread::spawn(move || receive(&queue, Wait::Forever).unwrap().0));
+        sender.send(1, b"", Wait::Forever).unwrap();
+        sender.send(2, b"", Wait::Forever).unwrap();
+        let mut kinds = threads.map(|thread| thread.join().unwrap());
+        kinds.sort_unstable();
+        assert_eq!(kinds, [1, 2]);
+    });
+}
