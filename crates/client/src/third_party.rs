@@ -1,7 +1,7 @@
 //! Third-party I/O (Bernadat & Black, section 9): a read whose bytes go straight into an object, which
 //! may be another process's wired memory.
 
-use crate::{Error, ErrorKind, MapOptions, Object, PAGE_SIZE_BYTES, Result};
+use crate::{Error, ErrorKind, MapOptions, Object, PAGE_SIZE_BYTES, Result, copying};
 use commonhold_object::error::Doing;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -34,18 +34,19 @@ impl Object {
                 format!("object {name} is controlled, and its host would not notice the bytes: use write_at");
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
-        let first = offset / PAGE_SIZE_BYTES * PAGE_SIZE_BYTES;
-        let end = offset.checked_add(length).filter(|end| *end <= self.size_by_now().unwrap_or(0));
-        if end.is_none() || file_offset.checked_add(length).is_none() || length == 0 {
-            let what = format!("{length} bytes from {offset} on are no part of object {name}");
-            return Err(Error::invalid(what));
+        copying::check(self, offset, usize::try_from(length).unwrap_or(usize::MAX))?;
+        if length == 0 || file_offset.checked_add(length).is_none_or(|end| i64::try_from(end).is_err()) {
+            return Err(Error::invalid(format!(
+                "{length} bytes from {file_offset} on are no part of a file"
+            )));
         }
+        let first = offset / PAGE_SIZE_BYTES * PAGE_SIZE_BYTES;
         let part =
             MapOptions { offset: first, length: Some(offset - first + length), ..MapOptions::default() };
         let mapping = self.map(&part)?;
         let start = mapping.as_ptr().wrapping_add((offset - first) as usize);
         let reading = Reading { start, length, file_offset, file: file.as_fd() };
-        let direct_bytes = if file_offset % BLOCK == offset % BLOCK && offset.is_multiple_of(BLOCK) {
+        let direct_bytes = if file_offset.is_multiple_of(BLOCK) && offset.is_multiple_of(BLOCK) {
             reading.directly().doing(format_args!("reading a file into object {name}"))?
         } else {
             0
