@@ -9,7 +9,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -74,6 +74,13 @@ impl<'a> View<'a> {
         // SAFETY: inside of a mapping that lives as long as the view, and aligned; words used so are used by
         // nobody otherwise.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
+    }
+
+    /// A word of 32 bits that other processes change and sleep on (futex).
+    pub fn futex(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4), "not a multiple of four");
+        // SAFETY: as in `atomic`.
+        unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
     }
 
     /// Reads a word that other processes change at the same time.

@@ -15,8 +15,9 @@ const BLOCK: u64 = PAGE_SIZE_BYTES;
 pub struct FileRead {
     /// Bytes that are there now: fewer than asked for where the file ends.
     pub bytes: u64,
-    /// Those of them that the device itself wrote there (O_DIRECT): no processor copied them. The others
-    /// were copied once, from the page cache.
+    /// Those of them that went past the page cache (O_DIRECT): a disk's own device wrote them there, and no
+    /// processor copied them. (A file system may copy them all the same: one in memory does.) The others were
+    /// copied once, from the page cache.
     pub direct_bytes: u64,
 }
 

@@ -16,8 +16,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Objects of others that a sender keeps mapped.
-const MOST_TARGETS: usize = 16;
+/// Objects that a sender keeps mapped, and that a receiver keeps open.
+const MOST_KEPT: usize = 16;
 /// How long to try to give a landing back that cannot be used.
 const GIVING_BACK: Duration = Duration::from_secs(1);
 
@@ -35,6 +35,8 @@ pub struct Region {
 pub(crate) struct Private {
     /// What it posted: the object stays open, and where it is.
     posted: HashMap<Landing, (Object, u64)>,
+    /// Objects that it posted of, with their names, which stay while they are open. By their numbers.
+    own: HashMap<u64, (Object, String)>,
     /// Objects that it sends regions to, by their numbers.
     targets: HashMap<u64, Arc<Target>>,
 }
@@ -53,6 +55,12 @@ pub(crate) fn private() -> MutexGuard<'static, HashMap<u64, Private>> {
     lock(&PRIVATE)
 }
 
+/// Keeps one more, or that one alone where there are many; gives what is to be dropped without the lock.
+fn keep<T>(map: &mut HashMap<u64, T>, (number, one): (u64, T)) -> (HashMap<u64, T>, Option<T>) {
+    let dropped = if map.len() >= MOST_KEPT { std::mem::take(map) } else { HashMap::new() };
+    (dropped, map.insert(number, one))
+}
+
 impl Drop for super::Inner {
     fn drop(&mut self) {
         let known = private().remove(&self.number);
@@ -68,14 +76,15 @@ impl Channel {
     /// Where several processes receive, only one of them may post: another that takes a message about
     /// a landing gets an error, and the message is gone.
     pub fn post(&self, object: &Object, offset: u64, length: u64) -> Result<Landing> {
-        let name = self.check_class(object)?;
+        let name = self.own_name(object)?;
         let end = offset.checked_add(length).filter(|end| *end <= object.size_bytes());
         if end.is_none() || length == 0 {
             let (size, name) = (object.size_bytes(), object.core.label());
             let what = format!("{length} bytes from {offset} on are no part of the {size} bytes of {name}");
             return Err(Error::invalid(what));
         }
-        let wait = self.ready(Wait::Forever)?;
+        let wait = Wait::Forever;
+        self.ready()?;
         let place = Place { object: object.id().0, name, offset, length };
         // Known before anybody can send to it.
         let mut private = private();
@@ -91,7 +100,8 @@ impl Channel {
     /// Takes a landing back. A sender that is copying there may still write to it; its message is
     /// refused. [`ErrorKind::Lost`] if it is not posted.
     pub fn withdraw(&self, landing: Landing) -> Result<()> {
-        let wait = self.ready(Wait::Forever)?;
+        let wait = Wait::Forever;
+        self.ready()?;
         let known = private().get_mut(&self.inner.number).and_then(|known| known.posted.remove(&landing));
         let withdrawn = self.inner.queue.withdraw(landing, wait);
         drop(known);
@@ -100,7 +110,8 @@ impl Channel {
 
     /// Takes back all landings, also those of a receiver that died; gives how many there were.
     pub fn withdraw_all(&self) -> Result<u32> {
-        let wait = self.ready(Wait::Forever)?;
+        let wait = Wait::Forever;
+        self.ready()?;
         let known = private().get_mut(&self.inner.number).map(|known| std::mem::take(&mut known.posted));
         let withdrawn = self.inner.queue.withdraw_all(wait);
         drop(known);
@@ -140,7 +151,8 @@ impl Channel {
         region: &[u8],
         deadline: Option<Instant>,
     ) -> Result<()> {
-        let wait = self.ready(deadline.map_or(Wait::Forever, Wait::Until))?;
+        let wait = super::wait_until(deadline);
+        self.ready()?;
         let queue = &self.inner.queue;
         let asked = Asked { bytes: region.len(), wait };
         let (landing, place) =
@@ -192,14 +204,25 @@ impl Channel {
         self.check_class(&object)?;
         let mapping = object.map(&MapOptions::default())?;
         let target = Arc::new(Target { mapping, _object: object });
-        let mut private = private();
-        let known = private.entry(self.inner.number).or_default();
-        let many = known.targets.len() >= MOST_TARGETS;
-        let dropped = if many { std::mem::take(&mut known.targets) } else { HashMap::new() };
-        let before = known.targets.insert(place.object, target.clone());
-        drop(private);
-        drop((dropped, before));
+        let kept = (place.object, target.clone());
+        let dropped = keep(&mut private().entry(self.inner.number).or_default().targets, kept);
+        drop(dropped); // after the lock
         Ok(target)
+    }
+
+    /// The name of an object that landings are posted of: looked at once.
+    fn own_name(&self, object: &Object) -> Result<String> {
+        let id = object.id().0;
+        let known =
+            private().get(&self.inner.number).and_then(|known| known.own.get(&id).map(|own| own.1.clone()));
+        if let Some(name) = known {
+            return Ok(name);
+        }
+        let name = self.check_class(object)?;
+        let kept = (id, (object.clone(), name.clone()));
+        let dropped = keep(&mut private().entry(self.inner.number).or_default().own, kept);
+        drop(dropped); // after the lock
+        Ok(name)
     }
 
     /// Refuses an object that a writer of the channel may not write. Gives its name.

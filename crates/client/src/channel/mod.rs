@@ -3,13 +3,14 @@
 mod errors;
 mod landings;
 
+pub(crate) use commonhold_channel::Wait;
 pub use landings::Region;
 pub(crate) use landings::{Private, private};
 
 use crate::{
     Access, CreateOptions, Error, ErrorKind, Host, MapOptions, Mapping, Object, Result, Translation,
 };
-use commonhold_channel::{Buffer, Form, Landing, Mapped, Queue, Received, Wait, bytes_for, is_ready};
+use commonhold_channel::{Buffer, Form, Landing, Mapped, Queue, Received, Refused, bytes_for, is_ready};
 use commonhold_object::CHANNEL_TAG;
 use commonhold_object::error::Doing;
 use errors::Asked;
@@ -175,18 +176,23 @@ impl Channel {
 
     /// Sends bytes. Waits for room, until the deadline.
     pub fn send(&self, kind: u32, bytes: &[u8], deadline: Option<Instant>) -> Result<()> {
-        let wait = self.ready(deadline.map_or(Wait::Forever, Wait::Until))?;
-        let sent = self.inner.queue.send(kind, bytes, wait);
-        sent.map_err(|refused| self.explain(refused, Asked { bytes: bytes.len(), wait }))
+        let wait = wait_until(deadline);
+        let full = || Err(self.explain(Refused::Full, Asked { bytes: bytes.len(), wait }));
+        if self.put(kind, bytes, wait)? { Ok(()) } else { full() }
     }
 
     /// Sends bytes if there is room now, and nobody else is in the queue ([`ErrorKind::Busy`]); gives
     /// whether there was. Makes no system call, unless somebody waits for the message.
     pub fn try_send(&self, kind: u32, bytes: &[u8]) -> Result<bool> {
-        let wait = self.ready(Wait::No)?;
+        self.put(kind, bytes, Wait::No)
+    }
+
+    /// Sends bytes; gives whether there was room in time.
+    pub(crate) fn put(&self, kind: u32, bytes: &[u8], wait: Wait) -> Result<bool> {
+        self.ready()?;
         match self.inner.queue.send(kind, bytes, wait) {
             Ok(()) => Ok(true),
-            Err(commonhold_channel::Refused::Full) => Ok(false),
+            Err(Refused::Full) => Ok(false),
             Err(refused) => Err(self.explain(refused, Asked { bytes: bytes.len(), wait })),
         }
     }
@@ -214,17 +220,26 @@ impl Channel {
         buffer: &mut impl Buffer,
         deadline: Option<Instant>,
     ) -> Result<(u32, usize, Option<Region>)> {
-        let wait = self.ready(deadline.map_or(Wait::Forever, Wait::Until))?;
-        let received = self.inner.queue.receive(buffer, wait);
-        self.received(received.map_err(|refused| self.explain(refused, Asked { bytes: 0, wait }))?)
+        let wait = wait_until(deadline);
+        let empty = || self.explain(Refused::Empty, Asked { bytes: 0, wait });
+        self.take(buffer, wait)?.ok_or_else(empty)
     }
 
     /// As [`try_receive`](Self::try_receive), into a buffer of the program.
     pub fn try_receive_into(&self, buffer: &mut impl Buffer) -> Result<Option<(u32, usize, Option<Region>)>> {
-        let wait = self.ready(Wait::No)?;
+        self.take(buffer, Wait::No)
+    }
+
+    /// Receives a message, if one comes in time.
+    pub(crate) fn take(
+        &self,
+        buffer: &mut impl Buffer,
+        wait: Wait,
+    ) -> Result<Option<(u32, usize, Option<Region>)>> {
+        self.ready()?;
         match self.inner.queue.receive(buffer, wait) {
             Ok(received) => self.received(received).map(Some),
-            Err(commonhold_channel::Refused::Empty) => Ok(None),
+            Err(Refused::Empty) => Ok(None),
             Err(refused) => Err(self.explain(refused, Asked { bytes: 0, wait })),
         }
     }
@@ -238,9 +253,9 @@ impl Channel {
     }
 
     /// A thread whose death the kernel would not tell may not take the lock.
-    fn ready(&self, wait: Wait) -> Result<Wait> {
+    fn ready(&self) -> Result<()> {
         if is_ready() {
-            return Ok(wait);
+            return Ok(());
         }
         let what = "this thread was not made by the C library, and the kernel would not free the locks that it has when it \
                     dies: use channels in another";
@@ -256,4 +271,9 @@ impl Channel {
     pub fn landing_number(landing: Landing) -> u64 {
         landing.number()
     }
+}
+
+/// No deadline is for ever.
+pub(crate) fn wait_until(deadline: Option<Instant>) -> Wait {
+    deadline.map_or(Wait::Forever, Wait::Until)
 }
