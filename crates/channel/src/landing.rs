@@ -166,7 +166,7 @@ impl<M: Memory> Queue<M> {
 
     fn tell_takers(&self, held: Held<'_, M>) {
         self.memory.store(POSTS, self.memory.load(POSTS).wrapping_add(1));
-        let sleep = self.memory.swap(TAKERS_SLEEP, 0) != 0;
+        let sleep = self.nobody_sleeps(TAKERS_SLEEP);
         drop(held);
         if sleep {
             self.memory.wake(POSTS, u32::MAX);

@@ -63,8 +63,8 @@ fn acquire(memory: &impl Memory, number: u32, wait: Wait) -> Result<bool, Refuse
             continue;
         }
         let now = memory.now();
-        let end = *end.get_or_insert_with(|| now + wait.left(now, PATIENCE).unwrap_or_default());
-        let Some(left) = Wait::Until(end).left(now, PATIENCE) else {
+        let end = *end.get_or_insert_with(|| now + wait.left(|| now, PATIENCE).unwrap_or_default());
+        let Some(left) = Wait::Until(end).left(|| now, PATIENCE) else {
             return Err(Refused::Locked { thread: seen & NUMBER });
         };
         if seen & NUMBER == 0 {

@@ -70,10 +70,6 @@ impl Memory for Mapped {
         self.word(at).store(value, Ordering::Release);
     }
 
-    fn swap(&self, at: usize, value: u32) -> u32 {
-        self.word(at).swap(value, Ordering::AcqRel)
-    }
-
     fn exchange(&self, at: usize, old: u32, new: u32) -> Result<(), u32> {
         self.word(at).compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
     }

@@ -17,9 +17,6 @@ pub trait Memory {
     /// Stores a word; whoever loads it sees what was written before.
     fn store(&self, at: usize, value: u32);
 
-    /// Stores a word, and gives the one before.
-    fn swap(&self, at: usize, value: u32) -> u32;
-
     /// Replaces a word if it is `old`; else gives what it is.
     fn exchange(&self, at: usize, old: u32, new: u32) -> Result<(), u32>;
 
@@ -62,10 +59,10 @@ pub enum Wait {
 
 impl Wait {
     /// Time that is left, `most` at most; `None`: it is over.
-    pub(crate) fn left(self, now: Instant, most: Duration) -> Option<Duration> {
+    pub(crate) fn left(self, now: impl FnOnce() -> Instant, most: Duration) -> Option<Duration> {
         let left = match self {
             Wait::No => return None,
-            Wait::Until(end) => end.saturating_duration_since(now),
+            Wait::Until(end) => end.saturating_duration_since(now()),
             Wait::Forever => most,
         };
         (!left.is_zero()).then_some(left.min(most))

@@ -179,7 +179,7 @@ impl<M: Memory> Queue<M> {
                     at = at.wrapping_add(part.len() as u32);
                 }
                 self.memory.store(TAIL, tail.wrapping_add(size));
-                let sleep = self.memory.swap(RECEIVERS_SLEEP, 0) != 0;
+                let sleep = self.nobody_sleeps(RECEIVERS_SLEEP);
                 drop(held);
                 if sleep {
                     self.memory.wake(TAIL, u32::MAX);
@@ -205,7 +205,7 @@ impl<M: Memory> Queue<M> {
                 if matches!(received, Err(Refused::TooSmall { .. } | Refused::Damaged(_))) {
                     return received;
                 }
-                let sleep = self.memory.swap(SENDERS_SLEEP, 0) != 0;
+                let sleep = self.nobody_sleeps(SENDERS_SLEEP);
                 drop(held);
                 if sleep {
                     self.memory.wake(HEAD, u32::MAX);
@@ -286,8 +286,11 @@ impl<M: Memory> Queue<M> {
     fn write(&self, position: u32, bytes: &[u8]) {
         let at = position & (self.ring - 1);
         let (first, second) = bytes.split_at(bytes.len().min((self.ring - at) as usize));
-        self.memory.write(HEADER_BYTES + at as usize, first);
-        self.memory.write(HEADER_BYTES, second);
+        for (at, part) in [(at as usize, first), (0, second)] {
+            if !part.is_empty() {
+                self.memory.write(HEADER_BYTES + at, part);
+            }
+        }
         self.count(bytes.len());
     }
 
@@ -295,17 +298,29 @@ impl<M: Memory> Queue<M> {
         let at = position & (self.ring - 1);
         self.count(bytes.len());
         let (first, second) = bytes.split_at_mut(bytes.len().min((self.ring - at) as usize));
-        self.memory.read(HEADER_BYTES + at as usize, first);
-        self.memory.read(HEADER_BYTES, second);
+        for (at, part) in [(at as usize, first), (0, second)] {
+            if !part.is_empty() {
+                self.memory.read(HEADER_BYTES + at, part);
+            }
+        }
     }
 
     fn count(&self, bytes: usize) {
         self.copied.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    /// Clears a flag; gives whether it was set. The caller has the lock, and wakes whom it is about.
+    pub(crate) fn nobody_sleeps(&self, flag: usize) -> bool {
+        let sleep = self.memory.load(flag) != 0;
+        if sleep {
+            self.memory.store(flag, 0);
+        }
+        sleep
+    }
+
     /// Sleeps while the word is `value`; `None`: the time is over.
     pub(crate) fn sleep(&self, word: usize, value: u32, wait: Wait) -> Option<()> {
-        let left = wait.left(self.memory.now(), LONGEST_SLEEP)?;
+        let left = wait.left(|| self.memory.now(), LONGEST_SLEEP)?;
         self.memory.sleep(word, value, left);
         Some(())
     }

@@ -42,10 +42,6 @@ impl Memory for Local {
         self.0.words[at / 4].store(value, Ordering::Release);
     }
 
-    fn swap(&self, at: usize, value: u32) -> u32 {
-        self.0.words[at / 4].swap(value, Ordering::AcqRel)
-    }
-
     fn exchange(&self, at: usize, old: u32, new: u32) -> Result<(), u32> {
         let word = &self.0.words[at / 4];
         word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).map(drop)

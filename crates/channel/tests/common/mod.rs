@@ -110,14 +110,6 @@ impl Memory for Local {
         }
     }
 
-    fn swap(&self, at: usize, value: u32) -> u32 {
-        let before = self.load(at);
-        if !self.is_dead() {
-            self.shared.set(at, value);
-        }
-        before
-    }
-
     fn exchange(&self, at: usize, old: u32, new: u32) -> Result<(), u32> {
         match self.load(at) {
             seen if seen == old && !self.is_dead() => {
