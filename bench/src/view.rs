@@ -104,6 +104,13 @@ impl<'a> View<'a> {
         unsafe { std::ptr::copy(bytes.as_ptr(), self.at(offset, bytes.len()), bytes.len()) }
     }
 
+    /// Copies all of another view, which is as long.
+    pub fn copy(self, from: View<'_>) {
+        let (source, target) = (from.at(0, self.length), self.at(0, self.length));
+        // SAFETY: both lie inside of mappings that live, and may overlap.
+        unsafe { std::ptr::copy(source, target, self.length) }
+    }
+
     /// Copies bytes out.
     pub fn read(self, offset: usize, bytes: &mut [u8]) {
         // SAFETY: the source lies inside of the mapping, and no slice of shared memory exists to overlap.

@@ -147,14 +147,9 @@ impl Pair {
         partner(&self.bench, &["land", "/bench/regions", "/bench/back", "/bench/to", &bytes])
     }
 
-    /// The source, which nobody changes while it is measured.
-    fn region(&self) -> &[u8] {
-        // SAFETY: mapped as long as this lives; this process alone has it, and does not write meanwhile.
-        unsafe { std::slice::from_raw_parts(self.from.as_ptr(), REGION) }
-    }
-
     fn exchange(&self) -> Result<()> {
-        self.channel.send_region(1, b"", self.region(), None)?;
+        // SAFETY: the mapping has them, for as long as this lives.
+        unsafe { self.channel.send_region_from(1, b"", (self.from.as_ptr(), REGION), None) }?;
         self.back.receive(None).map(drop).map_err(Into::into)
     }
 
@@ -193,7 +188,7 @@ impl Row for WiredRatio {
             Ok(seconds(|| (0..rounds).try_for_each(|_| work()))? / f64::from(rounds))
         };
         let copy = || {
-            to.write(0, pair.region());
+            to.copy(View::of(&pair.from));
             Ok(())
         };
         let pairs = alternate(context.pick(31, 5), |_| each(&|| pair.exchange()), |_| each(&copy))?;

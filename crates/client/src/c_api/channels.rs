@@ -269,15 +269,18 @@ pub unsafe extern "C" fn ch_channel_send_region(
 ) -> c_int {
     guard(-1, || {
         // SAFETY: the caller's promise.
-        let (channel, data, region) = unsafe {
-            (self::channel(channel)?, bytes("data", data, length)?, bytes("region", region, region_bytes)?)
-        };
+        let (channel, data) = unsafe { (self::channel(channel)?, bytes("data", data, length)?) };
+        if region.is_null() || region_bytes > isize::MAX as usize {
+            return Err(null("region"));
+        }
+        let region = (region.cast(), region_bytes);
         let deadline = match wait_of(timeout_ms) {
             Wait::No => Some(Instant::now()),
             Wait::Until(end) => Some(end),
             Wait::Forever => None,
         };
-        match channel.send_region(kind, data, region, deadline) {
+        // SAFETY: the caller's promise; others may write there meanwhile.
+        match unsafe { channel.send_region_from(kind, data, region, deadline) } {
             Ok(()) => Ok(1),
             Err(error) if error.kind == ErrorKind::TimedOut => Ok(0),
             Err(error) => Err(error),

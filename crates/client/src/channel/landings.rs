@@ -151,14 +151,29 @@ impl Channel {
         region: &[u8],
         deadline: Option<Instant>,
     ) -> Result<()> {
+        // SAFETY: a slice can be read as long as it is borrowed.
+        unsafe { self.send_region_from(kind, bytes, (region.as_ptr(), region.len()), deadline) }
+    }
+
+    /// As [`send_region`](Self::send_region), of memory that others may write meanwhile: part of a mapping.
+    ///
+    /// # Safety
+    /// So many bytes from the pointer on can be read until the call returns.
+    pub unsafe fn send_region_from(
+        &self,
+        kind: u32,
+        bytes: &[u8],
+        region: (*const u8, usize),
+        deadline: Option<Instant>,
+    ) -> Result<()> {
         let wait = super::wait_until(deadline);
         self.ready()?;
-        let queue = &self.inner.queue;
-        let asked = Asked { bytes: region.len(), wait };
-        let (landing, place) =
-            queue.take(region.len() as u64, wait).map_err(|refused| self.explain(refused, asked))?;
-        let sent = self.fill(&place, region).and_then(|()| {
-            let sent = queue.send_landed(landing, region.len() as u64, (kind, bytes), wait);
+        let (queue, length) = (&self.inner.queue, region.1 as u64);
+        let asked = Asked { bytes: region.1, wait };
+        let (landing, place) = queue.take(length, wait).map_err(|refused| self.explain(refused, asked))?;
+        // SAFETY: the caller's promise.
+        let sent = unsafe { self.fill(&place, region) }.and_then(|()| {
+            let sent = queue.send_landed(landing, length, (kind, bytes), wait);
             sent.map_err(|refused| self.explain(refused, Asked { bytes: bytes.len(), wait }))
         });
         if sent.is_err() {
@@ -168,19 +183,21 @@ impl Channel {
         sent
     }
 
-    fn fill(&self, place: &Place, region: &[u8]) -> Result<()> {
+    /// # Safety
+    /// So many bytes from the pointer on can be read.
+    unsafe fn fill(&self, place: &Place, (from, length): (*const u8, usize)) -> Result<()> {
         let target = self.target(place)?;
         let room = (target.mapping.len() as u64).checked_sub(place.offset);
-        if room.is_none_or(|room| room < region.len() as u64) {
+        if room.is_none_or(|room| room < length as u64) {
             let what =
                 format!("a landing in {} does not lie in it: have its receiver post again", place.name);
             return Err(Error::new(ErrorKind::Corrupt, what));
         }
         let to = target.mapping.as_ptr().wrapping_add(place.offset as usize);
-        // SAFETY: the mapping is writable, and the bytes lie in it, by the check above. It is memory that
-        // processes share, and no reference of Rust's points there.
-        unsafe { copy_once(region.as_ptr(), to, region.len()) };
-        self.inner.landed_bytes.fetch_add(region.len() as u64, Ordering::Relaxed);
+        // SAFETY: the caller's promise for the source. The target is writable, and the bytes lie in it, by the
+        // check above; it is memory that processes share, and no reference of Rust's points there.
+        unsafe { copy_once(from, to, length) };
+        self.inner.landed_bytes.fetch_add(length as u64, Ordering::Relaxed);
         Ok(())
     }
 
