@@ -43,11 +43,12 @@ impl Channel {
         call: impl Fn(Option<Instant>) -> commonhold::Result<T> + Sync,
     ) -> PyResult<T> {
         let now = Instant::now();
-        let time = timeout.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)));
-        let time =
-            time.transpose().map_err(|_| Error::invalid("the timeout is no time: give seconds, or None"));
-        // One that is too far is none.
-        let end = time.or_raise(py)?.and_then(|time| now.checked_add(time));
+        if timeout.is_some_and(|seconds| seconds.is_nan() || seconds < 0.0) {
+            return Err(Error::invalid("the timeout is no time: give seconds, or None")).or_raise(py);
+        }
+        // A time that is too long for a clock is for ever.
+        let time = timeout.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+        let end = time.and_then(|time| now.checked_add(time));
         loop {
             let soon = Instant::now() + SIGNAL_CHECK;
             let until = end.map_or(soon, |end| end.min(soon));
