@@ -166,8 +166,10 @@ fn drain(channel: &Channel, ledger: &Ledger) -> Done {
     let mut bytes = Vec::new();
     loop {
         let (kind, ..) = channel.receive_into(&mut bytes, None)?;
-        if kind == 0 {
-            return Ok(ledger.get(0).0.to_string());
+        match kind {
+            0 => return Ok(ledger.get(0).0.to_string()),
+            1 => {}
+            _ => continue, // none of a flood's
         }
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * at + byte]));
         let [entry, number, most] = [0, 1, 2].map(word);
