@@ -9,10 +9,12 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from . import _native
+from ._errors import mismatch
 from ._files import File
 from ._handles import _pages_of
 from ._host import Host, default_host
 from ._native import Object
+from ._types import storable
 from ._typing import Array, Buffer, DType
 
 
@@ -91,10 +93,11 @@ class Channel:
         self._native.send(kind, data, timeout)
 
     def receive(self, dtype: DType = None, *, timeout: float | None = None) -> Message:
-        """Receives the next message, as bytes or as an array of that type. Waits for one."""
-        element = None if dtype is None else np.dtype(dtype)
+        """Receives the next message, as bytes or as an array of that type. Waits for one. A message that is no whole number of
+        such elements is `MismatchError`, and gone: receive bytes where that may be."""
+        element = None if dtype is None else storable(dtype)
         kind, data, landing, landed_bytes = self._native.receive(timeout)
-        found = data if element is None else np.frombuffer(data, element)
+        found = data if element is None else _array(data, element)
         posted = self._posted.pop(landing, None)
         region = None if posted is None else posted.reshape(-1)[: landed_bytes // posted.itemsize]
         return Message(kind, found, region, landing, landed_bytes)
@@ -153,6 +156,13 @@ class Channel:
 
     def __repr__(self) -> str:
         return f"<commonhold.Channel {self._name}{', closed' if self.closed else ''}>"
+
+
+def _array(data: bytes, element: np.dtype[Any]) -> Array:
+    count, rest = divmod(len(data), element.itemsize)
+    if rest:
+        raise mismatch(f"a message of {len(data)} bytes is no whole number of {element}: receive it as bytes")
+    return np.ndarray((count,), element, data)
 
 
 def read_into(

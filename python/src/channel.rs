@@ -121,9 +121,8 @@ impl Channel {
     fn receive<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Message<'py>> {
         let channel = self.get(py)?;
         let message = Self::patiently(py, timeout, |deadline| channel.receive(deadline))?;
-        let (landing, landed) = message
-            .region
-            .map_or((0, 0), |region| (commonhold::Channel::landing_number(region.landing), region.length));
+        let (landing, landed) =
+            message.region.map_or((0, 0), |region| (region.landing.number(), region.length));
         Ok((message.kind, PyBytes::new(py, &message.bytes), landing, landed))
     }
 
@@ -141,12 +140,12 @@ impl Channel {
             Err(_) => of.cast::<Object>()?.get().opened(py)?.object,
         };
         let landing = waiting(py, move || channel.post(&object, offset, length))?;
-        Ok(commonhold::Channel::landing_number(landing))
+        Ok(landing.number())
     }
 
     fn withdraw(&self, py: Python<'_>, #[pyo3(from_py_with = natural)] landing: u64) -> PyResult<()> {
         let channel = self.get(py)?;
-        waiting(py, move || channel.withdraw(commonhold::Channel::landing_of(landing)))
+        waiting(py, move || channel.withdraw(commonhold::Landing::of_number(landing)))
     }
 
     fn withdraw_all(&self, py: Python<'_>) -> PyResult<u32> {

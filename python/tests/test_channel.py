@@ -31,6 +31,13 @@ def test_messages_are_bytes_or_arrays(channel, name):
         message.data[0] = 1
     channel.send()
     assert other.receive(timeout=1).data == b""
+    channel.send()
+    assert other.receive("f4").data.shape == (0,)
+    channel.send(b"12345")
+    with pytest.raises(ch.MismatchError, match="5 bytes is no whole number of float32"):
+        other.receive("f4")
+    with pytest.raises(TypeError):
+        other.receive("O")
     channel.send(memoryview(bytearray(b"ab")), kind=2**32 - 1)
     assert other.receive() == ch.Message(2**32 - 1, b"ab")
     assert channel.most_bytes == 8192 - 16 and channel.name == name

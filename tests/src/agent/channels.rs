@@ -15,7 +15,7 @@
 use super::{Agent, Done, activity::Start, number, wrong};
 use crate::ledger::Ledger;
 use crate::page;
-use commonhold::{Channel, ChannelOptions, ErrorKind, Message, Translation};
+use commonhold::{Channel, ChannelOptions, ErrorKind, Landing, Message, Translation};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -29,9 +29,7 @@ fn told(message: &Message) -> String {
         Ok(text) if text.len() < 40 => text.to_owned(),
         _ => format!("{} bytes", message.bytes.len()),
     };
-    let landed = message
-        .region
-        .map(|region| format!(" {} {}", Channel::landing_number(region.landing), region.length));
+    let landed = message.region.map(|region| format!(" {} {}", region.landing.number(), region.length));
     format!("{} {text}{}", message.kind, landed.unwrap_or_default())
 }
 
@@ -113,11 +111,11 @@ impl Agent {
             }
             ["post", _, object, offset, length] => {
                 let landing = channel.post(self.object(object)?, number(offset)?, number(length)?)?;
-                Ok(Channel::landing_number(landing).to_string())
+                Ok(landing.number().to_string())
             }
             ["withdraw", _, "all"] => Ok(channel.withdraw_all()?.to_string()),
             ["withdraw", _, landing] => {
-                Ok(channel.withdraw(Channel::landing_of(number(landing)?)).map(|()| String::new())?)
+                Ok(channel.withdraw(Landing::of_number(number(landing)?)).map(|()| String::new())?)
             }
             ["region", _, kind, text, bytes, seed, time] => {
                 let region = vec![number(seed)? as u8; number(bytes)? as usize];

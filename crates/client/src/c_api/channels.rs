@@ -4,7 +4,7 @@ use super::objects::{ch_object, object};
 use super::outcome::{guard, guard_code, text};
 use super::{host, null};
 use crate::channel::Wait;
-use crate::{Channel, ChannelOptions, Error, ErrorKind, Result, Translation};
+use crate::{Channel, ChannelOptions, Error, ErrorKind, Landing, Result, Translation};
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn ch_channel_withdraw(channel: *const ch_channel, landing
         let channel = unsafe { self::channel(channel) }?;
         match landing {
             0 => channel.withdraw_all().map(drop),
-            landing => channel.withdraw(Channel::landing_of(landing)),
+            landing => channel.withdraw(Landing::of_number(landing)),
         }
     })
 }

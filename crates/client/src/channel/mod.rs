@@ -10,7 +10,7 @@ pub(crate) use landings::{Private, private};
 use crate::{
     Access, CreateOptions, Error, ErrorKind, Host, MapOptions, Mapping, Object, Result, Translation,
 };
-use commonhold_channel::{Buffer, Form, Landing, Mapped, Queue, Received, Refused, bytes_for, is_ready};
+use commonhold_channel::{Buffer, Form, Mapped, Queue, Received, Refused, bytes_for, is_ready};
 use commonhold_object::CHANNEL_TAG;
 use commonhold_object::error::Doing;
 use errors::Asked;
@@ -107,7 +107,11 @@ impl Channel {
             let word = options.translation.word();
             return Err(Error::invalid(format!("a channel is paged or wired, and {word} was asked for")));
         }
-        Self::of(host, host.create(name, &wanted, None)?)
+        let object = host.create(name, &wanted, None)?;
+        Self::of(host, object).inspect_err(|_| {
+            // It was made just now, and is of no use. If this fails, too, the first error says more.
+            let _ = host.remove(name);
+        })
     }
 
     /// Opens a channel: to send, to receive, or both.
@@ -260,16 +264,6 @@ impl Channel {
         let what = "this thread was not made by the C library, and the kernel would not free the locks that it has when it \
                     dies: use channels in another";
         Err(Error::new(ErrorKind::Unsupported, what))
-    }
-
-    /// The landing of a number that [`landing_number`](Self::landing_number) gave.
-    pub fn landing_of(number: u64) -> Landing {
-        Landing::of_number(number)
-    }
-
-    /// A landing as one number, never 0: for other languages.
-    pub fn landing_number(landing: Landing) -> u64 {
-        landing.number()
     }
 }
 
