@@ -172,7 +172,7 @@ fn drain(channel: &Channel, ledger: &Ledger) -> Done {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * at + byte]));
         let [entry, number, most] = [0, 1, 2].map(word);
         let (length, fill) = shape(entry, number, most as usize);
-        if bytes.len() != length || bytes[24..].iter().any(|byte| *byte != fill) {
+        if bytes.len() != length || bytes[24..] != vec![fill; length - 24] {
             return Err(wrong(format!("message {number} of sender {entry} is torn")));
         }
         let (before, _) = ledger.get(entry as usize);
