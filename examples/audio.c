@@ -1,15 +1,16 @@
 /* An audio callback of 64 frames, fed by a channel.
  *
  *     commonhold host start
- *     cc -O2 examples/audio.c -Iinclude -Ltarget/release -lcommonhold -lm -Wl,-rpath,"$PWD/target/release" -o audio
- *     ./audio 5
+ *     cc -O2 examples/audio.c -Iinclude -Ltarget/release -lcommonhold -lm -o audio
+ *     LD_LIBRARY_PATH=target/release ./audio 5
  *
- * One process makes sound and sends it, 64 frames a message. Another takes a message each 1.33 ms (64 frames at 48 kHz), as the
- * callback of a sound card does: it must not wait, allocate, or fault. It calls ch_channel_receive() with a time of 0, into
- * memory of its own. The channel is wired, so that no page of it can be missing.
+ * One process makes sound and sends it, 64 frames a message. Another takes a message each 1.33 ms
+ * (64 frames at 48 kHz), as the callback of a sound card does: it must not wait, allocate or fault.
+ * It calls ch_channel_receive() with a time of 0, into memory of its own. The channel is wired, so
+ * that no page of it can be missing.
  *
- * There is no sound card here: a clock calls the callback. At the end it says how often there was no sound in time, and fails
- * if a block was lost, came twice or out of order. */
+ * There is no sound card here: a clock calls the callback. At the end it says how often there was no
+ * sound in time, and fails if a block was lost, came twice or out of order. */
 #include <commonhold.h>
 #include <math.h>
 #include <stdio.h>
@@ -40,11 +41,14 @@ static int make_sound(const char *name, uint64_t blocks) {
     for (block.number = 0; block.number < blocks; block.number++) {
         for (int frame = 0; frame < FRAMES; frame++) {
             double at = (double)(block.number * FRAMES + frame) / RATE;
-            block.frames[frame][0] = block.frames[frame][1] = (float)sin(2 * 3.14159265358979 * 440 * at);
+            float sample = (float)sin(2 * 3.14159265358979 * 440 * at);
+            block.frames[frame][0] = block.frames[frame][1] = sample;
         }
-        if (ch_channel_send(channel, SOUND, &block, sizeof block, 10000) != 1) return fail("sending");
+        if (ch_channel_send(channel, SOUND, &block, sizeof block, 10000) != 1)
+            return fail("sending");
     }
-    if (ch_channel_send(channel, SILENCE, NULL, 0, 10000) != 1) return fail("sending the end");
+    if (ch_channel_send(channel, SILENCE, NULL, 0, 10000) != 1)
+        return fail("sending the end");
     return ch_channel_close(channel) ? fail("closing") : 0;
 }
 
@@ -101,9 +105,11 @@ int main(int count, char **words) {
     if (child == 0) _exit(make_sound(name, blocks));
     play(&player);
     int status;
-    if (waitpid(child, &status, 0) != child || status) return fprintf(stderr, "audio: the sender failed\n"), 1;
+    if (waitpid(child, &status, 0) != child || status)
+        return fprintf(stderr, "audio: the sender failed\n"), 1;
     if (ch_channel_close(player.channel) || ch_remove(name)) return fail("removing the channel");
-    printf("%llu of %llu blocks played, %llu times there was none in time\n", (unsigned long long)player.next,
-           (unsigned long long)blocks, (unsigned long long)player.late);
+    printf("%llu of %llu blocks played, %llu times there was none in time\n",
+           (unsigned long long)player.next, (unsigned long long)blocks,
+           (unsigned long long)player.late);
     return player.wrong || player.next != blocks;
 }

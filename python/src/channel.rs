@@ -12,8 +12,8 @@ use pyo3::types::PyBytes;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often Python looks for signals while a call waits. The call itself is over by then: one that went on
-/// could take a message that nobody gets.
+/// How often Python looks for signals while a call waits. The call itself is over by then: one that
+/// went on could take a message that nobody gets.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// An open channel.
@@ -35,8 +35,8 @@ impl Channel {
             .or_raise(py)
     }
 
-    /// Makes a call again and again until it does not run out of time, its own is over, or a signal handler
-    /// raises.
+    /// Makes a call again and again until it does not run out of time, its own is over, or a signal
+    /// handler raises.
     fn patiently<T: Send>(
         py: Python<'_>,
         timeout: Option<f64>,
@@ -66,7 +66,8 @@ impl Channel {
 fn unchanging(data: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let view = View::contiguous(data)?;
     let mut copy = vec![0_u8; view.nbytes()];
-    // SAFETY: the view shows that many readable bytes, and the copy has as many; they cannot overlap.
+    // SAFETY: the view shows that many readable bytes, and the copy has as many; they cannot
+    // overlap.
     unsafe { std::ptr::copy_nonoverlapping(view.start(), copy.as_mut_ptr(), copy.len()) };
     Ok(copy)
 }
@@ -166,7 +167,8 @@ impl Channel {
         let view = View::contiguous(region)?;
         let (start, length) = (view.start() as usize, view.nbytes());
         Self::patiently(py, timeout, |deadline| {
-            // SAFETY: the view shows that many readable bytes until after the call. Others may write them.
+            // SAFETY: the view shows that many readable bytes until after the call. Others may
+            // write them.
             unsafe { channel.send_region_from(kind, &bytes, (start as *const u8, length), deadline) }
         })
     }

@@ -1,5 +1,5 @@
-//! Processes are killed while they send and receive: nothing that was sent is lost or comes twice, and the queue
-//! goes on. And programs that write nonsense into a channel while others use it.
+//! Processes are killed while they send and receive: nothing that was sent is lost or comes twice,
+//! and the queue goes on. And programs that write nonsense into a channel while others use it.
 
 use commonhold_tests::crash::{Chance, rounds};
 use commonhold_tests::huge::HugePages;

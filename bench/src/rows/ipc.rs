@@ -52,8 +52,8 @@ impl Row for NullRatio {
     }
 
     fn about(&self) -> &'static str {
-        "an empty message to another process and its answer, through two channels ÷ two processes that wake each other by two \
-         words (futex), all on one processor; on two, asleep and spinning, in detail"
+        "an empty message to another process and its answer, through two channels ÷ two processes \
+         that wake each other by two words (futex), all on one processor; on two, asleep and spinning, in detail"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -174,8 +174,8 @@ impl Row for WiredRatio {
     }
 
     fn about(&self) -> &'static str {
-        "16 MiB from a wired object to another process's, by a channel, until its answer is there ÷ memcpy between the same two \
-         objects in one process"
+        "16 MiB from a wired object to another process's, by a channel, until its answer is there \
+         ÷ memcpy between the same two objects in one process"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -212,8 +212,8 @@ impl Row for Copies {
     }
 
     fn about(&self) -> &'static str {
-        "how often a byte is copied beyond once: 16 MiB to another process's wired object by a channel, counted by both; and \
-         of a file into another process's wired object, by the disk itself, past the page cache"
+        "how often a byte is copied beyond once: 16 MiB to another process's wired object by a \
+         channel, counted by both; and of a file into another process's wired object, by the disk itself, past the page cache"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
@@ -247,7 +247,8 @@ impl Row for Copies {
     }
 }
 
-/// Makes a file whose bytes are on the disk alone; gives how many of its pages are in the page cache all the same.
+/// Makes a file whose bytes are on the disk alone; gives how many of its pages are in the page
+/// cache all the same.
 fn written(path: &Path, bytes: &[u8]) -> Result<u64> {
     let mut file = File::create(path).doing("making a file")?;
     file.write_all(bytes)?;

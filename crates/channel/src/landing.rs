@@ -1,5 +1,5 @@
-//! Landings: places in memory of a receiver that messages may land in. The table in the channel says
-//! where they are; whose they are each receiver knows for itself.
+//! Landings: places in memory of a receiver that messages may land in. The table in the channel
+//! says where they are; whose they are each receiver knows for itself.
 //!
 //! A slot is free, posted, or taken by a sender, which copies to the place and then sends a message
 //! about it; that makes the slot free when it is received. The generation is another at each

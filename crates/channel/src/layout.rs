@@ -1,5 +1,5 @@
-//! Where everything is in a channel's memory. Memory of zeroes is an empty queue: what else there is
-//! to know follows from its size.
+//! Where everything is in a channel's memory. Memory of zeroes is an empty queue: what else there
+//! is to know follows from its size.
 
 /// Bytes before the ring.
 pub const HEADER_BYTES: usize = 32 << 10;
@@ -11,7 +11,8 @@ pub(crate) const VERSION_1: u32 = u32::from_le_bytes(*b"chq\x01");
 pub(crate) const MAGIC: usize = 0;
 /// The owner's thread number; see `lock`.
 pub(crate) const LOCK: usize = 4;
-/// Bytes that were ever sent, modulo 2^32. Stored by a sender, as its last step. Receivers sleep on it.
+/// Bytes that were ever sent, modulo 2^32. Stored by a sender, as its last step. Receivers sleep on
+/// it.
 pub(crate) const TAIL: usize = 8;
 /// Bytes that were ever received, likewise. Senders sleep on it.
 pub(crate) const HEAD: usize = 12;

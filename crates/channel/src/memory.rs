@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Memory that others change at any time, seen by one process. Offsets are bytes, those of words are
-/// multiples of 4; one that is outside is a panic, and no queue gives one.
+/// Memory that others change at any time, seen by one process. Offsets are bytes, those of words
+/// are multiples of 4; one that is outside is a panic, and no queue gives one.
 pub trait Memory {
     /// How often to look again before sleeping for the lock.
     const SPINS: u32;
@@ -35,8 +35,8 @@ pub trait Memory {
     /// This thread's number: from 1 to 2^30 - 1.
     fn thread(&self) -> u32;
 
-    /// From now on, if this thread dies while its number is in the word, somebody is woken who sleeps
-    /// on it, and the word says so. Gives what to call [`done`](Self::done) with.
+    /// From now on, if this thread dies while its number is in the word, somebody is woken who
+    /// sleeps on it, and the word says so. Gives what to call [`done`](Self::done) with.
     fn about_to_lock(&self, at: usize) -> usize;
 
     /// The word is not this thread's any more, nor will be.

@@ -137,8 +137,8 @@ impl<M: Memory> Queue<M> {
         self.put((kind, BYTES), [&[], bytes], wait, |_| Ok(()))
     }
 
-    /// Sends a message about a landing that this sender has taken and filled, so that it is its owner's
-    /// again. If that fails the landing is still the sender's, unless it was withdrawn.
+    /// Sends a message about a landing that this sender has taken and filled, so that it is its
+    /// owner's again. If that fails the landing is still the sender's, unless it was withdrawn.
     pub fn send_landed(
         &self,
         landing: Landing,
@@ -309,7 +309,8 @@ impl<M: Memory> Queue<M> {
         self.copied.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Clears a flag; gives whether it was set. The caller has the lock, and wakes whom it is about.
+    /// Clears a flag; gives whether it was set. The caller has the lock, and wakes whom it is
+    /// about.
     pub(crate) fn nobody_sleeps(&self, flag: usize) -> bool {
         let sleep = self.memory.load(flag) != 0;
         if sleep {

@@ -1,10 +1,10 @@
 //! This thread's number, and the lock that the kernel frees if it dies.
 //!
-//! The kernel knows of each thread a list of locks (get_robust_list(2)), which the C library has set
-//! up, and beside it one slot: the lock that the thread is about to take or to let go. When the
-//! thread dies, and its number is in that lock, the kernel writes `FUTEX_OWNER_DIED` there and wakes
-//! one who waits. Only the slot is used here: it lies in the thread's own memory, where no other
-//! process can write.
+//! The kernel knows of each thread a list of locks (get_robust_list(2)), which the C library has
+//! set up, and beside it one slot: the lock that the thread is about to take or to let go. When the
+//! thread dies, and its number is in that lock, the kernel writes `FUTEX_OWNER_DIED` there and
+//! wakes one who waits. Only the slot is used here: it lies in the thread's own memory, where no
+//! other process can write.
 
 use std::cell::Cell;
 use std::sync::Once;
@@ -76,14 +76,15 @@ pub(crate) fn number() -> u32 {
     known().number
 }
 
-/// From now on, the kernel frees the lock in that word if this thread dies. Gives what it was to free
-/// until now.
+/// From now on, the kernel frees the lock in that word if this thread dies. Gives what it was to
+/// free until now.
 pub(crate) fn expect_lock(word: usize) -> usize {
     let head = known().head;
     if head.is_null() {
         return 0;
     }
-    // SAFETY: this thread's own, set up by the C library for as long as it lives; nobody else uses it.
+    // SAFETY: this thread's own, set up by the C library for as long as it lives; nobody else uses
+    // it.
     let offset = unsafe { (*head).word_offset } as isize;
     expect(word.wrapping_add_signed(offset.wrapping_neg()))
 }

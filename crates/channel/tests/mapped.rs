@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 fn queues<const N: usize>(ring: usize) -> [Queue<Mapped>; N] {
     let memory: &'static mut [u64] = Vec::leak(vec![0; (HEADER_BYTES + ring) / 8]);
     let start = NonNull::from(&mut memory[0]).cast();
-    // SAFETY: nobody else has it, for ever. It is not shared with other processes, which the kernel does not mind.
+    // SAFETY: nobody else has it, for ever. It is not shared with other processes, which the kernel
+    // does not mind.
     std::array::from_fn(|_| Queue::open(unsafe { Mapped::new(start, HEADER_BYTES + ring) }).unwrap())
 }
 
@@ -72,7 +73,8 @@ fn deadlines_are_kept_and_sleepers_woken() {
 
 #[test]
 fn a_thread_that_dies_in_the_queue_frees_it() {
-    /// Asked for room under the lock, it ends its thread past everything that would let the lock go.
+    /// Asked for room under the lock, it ends its thread past everything that would let the lock
+    /// go.
     struct Dies;
     impl Buffer for Dies {
         fn room(&mut self, _length: usize) -> Option<&mut [u8]> {

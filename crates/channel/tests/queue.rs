@@ -1,5 +1,5 @@
-//! What a queue promises, one step after the other: order, room, deaths after every step, and memory
-//! that somebody wrote nonsense to.
+//! What a queue promises, one step after the other: order, room, deaths after every step, and
+//! memory that somebody wrote nonsense to.
 
 mod common;
 

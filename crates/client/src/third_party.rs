@@ -1,5 +1,5 @@
-//! Third-party I/O (Bernadat & Black, section 9): a read whose bytes go straight into an object, which
-//! may be another process's wired memory.
+//! Third-party I/O (Bernadat & Black, section 9): a read whose bytes go straight into an object,
+//! which may be another process's wired memory.
 
 use crate::{Error, ErrorKind, MapOptions, Object, PAGE_SIZE_BYTES, Result, copying};
 use commonhold_object::error::Doing;
@@ -15,19 +15,20 @@ const BLOCK: u64 = PAGE_SIZE_BYTES;
 pub struct FileRead {
     /// Bytes that are there now: fewer than asked for where the file ends.
     pub bytes: u64,
-    /// Those of them that went past the page cache (O_DIRECT): a disk's own device wrote them there, and no
-    /// processor copied them. (A file system may copy them all the same: one in memory does.) The others were
-    /// copied once, from the page cache.
+    /// Those of them that went past the page cache (O_DIRECT): a disk's own device wrote them
+    /// there, and no processor copied them. (A file system may copy them all the same: one in
+    /// memory does.) The others were copied once, from the page cache.
     pub direct_bytes: u64,
 }
 
 impl Object {
     /// Reads `length` bytes of a file, from `file_offset` on, to `offset` in this object, without a
-    /// buffer in between. What lies at multiples of 4 KiB in the file and in the object goes past the page
-    /// cache where the file allows it.
+    /// buffer in between. What lies at multiples of 4 KiB in the file and in the object goes past
+    /// the page cache where the file allows it.
     ///
-    /// For direct objects that are open for writing. Of a controlled one ([`ErrorKind::Unsupported`])
-    /// what a device writes would not be noticed. After an error part of the range may be changed.
+    /// For direct objects that are open for writing. Of a controlled one
+    /// ([`ErrorKind::Unsupported`]) what a device writes would not be noticed. After an error part
+    /// of the range may be changed.
     pub fn read_into(&self, file: impl AsFd, file_offset: u64, offset: u64, length: u64) -> Result<FileRead> {
         let name = self.core.label();
         if self.is_controlled() {
@@ -112,7 +113,8 @@ impl Reading<'_> {
     fn some(&self, file: impl AsFd, done: u64, bytes: u64) -> std::result::Result<u64, Errno> {
         let to = self.start.wrapping_add(done as usize);
         let (file, at) = (file.as_fd().as_raw_fd(), (self.file_offset + done) as libc::off_t);
-        // SAFETY: the bytes lie in a mapping that lives, which is shared memory: no reference points there.
+        // SAFETY: the bytes lie in a mapping that lives, which is shared memory: no reference
+        // points there.
         let got = unsafe { libc::pread(file, to.cast(), bytes as usize, at) };
         u64::try_from(got)
             .map_err(|_| Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))

@@ -1,15 +1,16 @@
-//! Lines about channels. `C` is a name that the test gives to one; a time is milliseconds, or `-` for ever.
+//! Lines about channels. `C` is a name that the test gives to one; a time is milliseconds, or `-`
+//! for ever.
 //!
 //! ```text
 //! create C /name bytes [wired] [mode=NNN]   open C /name      close C     most C
 //! send C kind text time     fill C kind bytes time     try-send C kind text
-//! receive C time            try-receive C              (kind, text or number of bytes, landing and its bytes)
-//! post C O offset length    withdraw C landing|all     region C kind text bytes seed time
-//! flood C entry ledger count most-bytes    (numbered messages, from what the ledger says on)
-//! drain C ledger entries                   (notes what comes, until kind 0; gives how many numbers were missing)
-//! hammer C ms seed                         (whatever can be asked; outcomes do not matter, an end does)
-//! smash M bytes seed                       (writes anywhere in a mapping, until `halt`)
-//! read-into O offset length path file-offset
+//! receive C time            try-receive C              (kind, text or number of bytes, landing and
+//! its bytes) post C O offset length    withdraw C landing|all     region C kind text bytes seed
+//! time flood C entry ledger count most-bytes    (numbered messages, from what the ledger says on)
+//! drain C ledger entries                   (notes what comes, until kind 0; gives how many numbers
+//! were missing) hammer C ms seed                         (whatever can be asked; outcomes do not
+//! matter, an end does) smash M bytes seed                       (writes anywhere in a mapping,
+//! until `halt`) read-into O offset length path file-offset
 //! ```
 
 use super::{Agent, Done, activity::Start, number, wrong};
@@ -159,7 +160,8 @@ fn flood(channel: &Channel, entry: u64, ledger: &Ledger, count: u64, most: usize
     Ok(String::new())
 }
 
-/// Each sender's messages are whole, come in their order and never twice. Entry 0 counts those that were missing.
+/// Each sender's messages are whole, come in their order and never twice. Entry 0 counts those that
+/// were missing.
 fn drain(channel: &Channel, ledger: &Ledger) -> Done {
     let mut bytes = Vec::new();
     loop {

@@ -143,8 +143,8 @@ pub unsafe extern "C" fn ch_channel_send(
 /// Receives a message: 1, 0 when the time is over, -1.
 ///
 /// # Safety
-/// `channel` is null or a handle; `message` is null or begins with its size; `buffer` is null or has
-/// `size` bytes.
+/// `channel` is null or a handle; `message` is null or begins with its size; `buffer` is null or
+/// has `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ch_channel_receive(
     channel: *const ch_channel,
@@ -204,7 +204,8 @@ impl crate::Buffer for Room {
         if length > self.size {
             return None;
         }
-        // SAFETY: the caller of `ch_channel_receive` has that many bytes there; zeroes make them numbers.
+        // SAFETY: the caller of `ch_channel_receive` has that many bytes there; zeroes make them
+        // numbers.
         unsafe {
             std::ptr::write_bytes(self.start, 0, length);
             Some(std::slice::from_raw_parts_mut(self.start, length))
@@ -291,7 +292,8 @@ pub unsafe extern "C" fn ch_channel_send_region(
 /// Reads part of a file into an object.
 ///
 /// # Safety
-/// `object` is null or a handle; `fd` is open; `bytes` and `direct_bytes` are null or can be written.
+/// `object` is null or a handle; `fd` is open; `bytes` and `direct_bytes` are null or can be
+/// written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ch_read_into(
     fd: c_int,

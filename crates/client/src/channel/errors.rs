@@ -19,15 +19,15 @@ impl Channel {
             Refused::Damaged(why) => (
                 ErrorKind::Corrupt,
                 format!(
-                    "the channel's queue was damaged by a program that may write it ({why}): remove the channel, and \
-                     create it anew"
+                    "the channel's queue was damaged by a program that may write it ({why}): \
+                     remove the channel, and create it anew"
                 ),
             ),
             Refused::TooLarge { most } => (
                 ErrorKind::Invalid,
                 format!(
-                    "a message of {bytes} bytes is larger than the {most} that it takes: create it with a larger capacity, or \
-                     send it as a region"
+                    "a message of {bytes} bytes is larger than the {most} that it takes: create it \
+                     with a larger capacity, or send it as a region"
                 ),
             ),
             Refused::Full => (
@@ -44,8 +44,8 @@ impl Channel {
             Refused::UnknownForm(form) => (
                 ErrorKind::Unsupported,
                 format!(
-                    "a message of form {form}, which this version does not know, was taken out and dropped: use the \
-                     version of its sender"
+                    "a message of form {form}, which this version does not know, was taken out and \
+                     dropped: use the version of its sender"
                 ),
             ),
             Refused::Locked { thread } => (
@@ -57,8 +57,8 @@ impl Channel {
             Refused::NoLanding { largest } => (
                 ErrorKind::TimedOut,
                 format!(
-                    "its receiver posted no landing for {bytes} bytes before the deadline; the largest that is free has \
-                     {largest}"
+                    "its receiver posted no landing for {bytes} bytes before the deadline; the \
+                     largest that is free has {largest}"
                 ),
             ),
             Refused::NoSlot => (

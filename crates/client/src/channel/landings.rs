@@ -1,10 +1,10 @@
 //! Regions: what a sender copies straight into memory of the receiver.
 //!
 //! The table of landings in the channel may be written by anybody who may write the channel. So a
-//! receiver knows for itself what it posted. And a sender writes to no object that some writer of the
-//! channel could not write himself: else who posts a landing could have others write where he may
-//! not. Therefore an object with landings is of the channel's class: of the same directory, owner,
-//! group and mode, all of which stay while it is open.
+//! receiver knows for itself what it posted. And a sender writes to no object that some writer of
+//! the channel could not write himself: else who posts a landing could have others write where he
+//! may not. Therefore an object with landings is of the channel's class: of the same directory,
+//! owner, group and mode, all of which stay while it is open.
 
 use super::Channel;
 use super::errors::Asked;
@@ -35,7 +35,8 @@ pub struct Region {
 pub(crate) struct Private {
     /// What it posted: the object stays open, and where it is.
     posted: HashMap<Landing, (Object, u64)>,
-    /// Objects that it posted of, with their names, which stay while they are open. By their numbers.
+    /// Objects that it posted of, with their names, which stay while they are open. By their
+    /// numbers.
     own: HashMap<u64, (Object, String)>,
     /// Objects that it sends regions to, by their numbers.
     targets: HashMap<u64, Arc<Target>>,
@@ -55,7 +56,8 @@ pub(crate) fn private() -> MutexGuard<'static, HashMap<u64, Private>> {
     lock(&PRIVATE)
 }
 
-/// Keeps one more, or that one alone where there are many; gives what is to be dropped without the lock.
+/// Keeps one more, or that one alone where there are many; gives what is to be dropped without the
+/// lock.
 fn keep<T>(map: &mut HashMap<u64, T>, (number, one): (u64, T)) -> (HashMap<u64, T>, Option<T>) {
     let dropped = if map.len() >= MOST_KEPT { std::mem::take(map) } else { HashMap::new() };
     (dropped, map.insert(number, one))
@@ -69,12 +71,12 @@ impl Drop for super::Inner {
 }
 
 impl Channel {
-    /// Lets senders copy a region to a place in a wired object, until something has landed there or it
-    /// is withdrawn. The object is of the channel's directory, owner, group and mode. Gives what to
-    /// know the landing by.
+    /// Lets senders copy a region to a place in a wired object, until something has landed there or
+    /// it is withdrawn. The object is of the channel's directory, owner, group and mode. Gives what
+    /// to know the landing by.
     ///
-    /// Where several processes receive, only one of them may post: another that takes a message about
-    /// a landing gets an error, and the message is gone.
+    /// Where several processes receive, only one of them may post: another that takes a message
+    /// about a landing gets an error, and the message is gone.
     pub fn post(&self, object: &Object, offset: u64, length: u64) -> Result<Landing> {
         let name = self.own_name(object)?;
         let end = offset.checked_add(length).filter(|end| *end <= object.size_bytes());
@@ -124,24 +126,24 @@ impl Channel {
         let name = self.inner.object.core.label();
         let Some((_object, posted)) = known else {
             let what = format!(
-                "channel {name}: a region of {length} bytes landed where this process posted no landing, or withdrew it; \
-                 the message is dropped (where several receive, one may post)"
+                "channel {name}: a region of {length} bytes landed where this process posted no \
+                 landing, or withdrew it; the message is dropped (where several receive, one may post)"
             );
             return Err(Error::new(ErrorKind::Lost, what));
         };
         if length > posted {
             let what = format!(
-                "channel {name}: a message says that {length} bytes landed where there is room for {posted}: a program \
-                 that may write the channel damaged it"
+                "channel {name}: a message says that {length} bytes landed where there is room for \
+                 {posted}: a program that may write the channel damaged it"
             );
             return Err(Error::new(ErrorKind::Corrupt, what));
         }
         Ok(Region { landing, length })
     }
 
-    /// Copies a region straight to a landing of the receiver, the smallest that has room for it, and
-    /// sends a message about it that holds `bytes` in line. Waits for a landing, and for room for the
-    /// message, until the deadline.
+    /// Copies a region straight to a landing of the receiver, the smallest that has room for it,
+    /// and sends a message about it that holds `bytes` in line. Waits for a landing, and for room
+    /// for the message, until the deadline.
     ///
     /// Who dies meanwhile leaves the landing taken until the receiver withdraws it.
     pub fn send_region(
@@ -155,7 +157,8 @@ impl Channel {
         unsafe { self.send_region_from(kind, bytes, (region.as_ptr(), region.len()), deadline) }
     }
 
-    /// As [`send_region`](Self::send_region), of memory that others may write meanwhile: part of a mapping.
+    /// As [`send_region`](Self::send_region), of memory that others may write meanwhile: part of a
+    /// mapping.
     ///
     /// # Safety
     /// So many bytes from the pointer on can be read until the call returns.
@@ -194,8 +197,9 @@ impl Channel {
             return Err(Error::new(ErrorKind::Corrupt, what));
         }
         let to = target.mapping.as_ptr().wrapping_add(place.offset as usize);
-        // SAFETY: the caller's promise for the source. The target is writable, and the bytes lie in it, by the
-        // check above; it is memory that processes share, and no reference of Rust's points there.
+        // SAFETY: the caller's promise for the source. The target is writable, and the bytes lie in
+        // it, by the check above; it is memory that processes share, and no reference of Rust's
+        // points there.
         unsafe { copy_once(from, to, length) };
         self.inner.landed_bytes.fetch_add(length as u64, Ordering::Relaxed);
         Ok(())
@@ -263,8 +267,8 @@ impl Channel {
             return Ok(name.to_string());
         }
         let what = format!(
-            "object {name} is not of the class of channel {own_name}: landings lie in objects of its directory, owner, \
-             group and mode, for whoever may write the channel says where others write"
+            "object {name} is not of the class of channel {own_name}: landings lie in objects of \
+             its directory, owner, group and mode, for whoever may write the channel says where others write"
         );
         Err(Error::new(ErrorKind::Permission, what))
     }

@@ -23,8 +23,8 @@ use std::time::Instant;
 /// How to create a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelOptions {
-    /// Bytes that may be in it at once, 16 for each message beside its own; rounded up to a power of
-    /// two, 4 KiB at least and 1 GiB at most.
+    /// Bytes that may be in it at once, 16 for each message beside its own; rounded up to a power
+    /// of two, 4 KiB at least and 1 GiB at most.
     pub capacity_bytes: u64,
     /// [`Translation::Paged`], or [`Translation::Wired`]: no page fault ever happens in it.
     pub translation: Translation,
@@ -69,8 +69,8 @@ pub struct Message {
 /// ```
 ///
 /// A deadline of `None` is for ever. A call that its deadline ended has changed nothing, and is
-/// [`ErrorKind::TimedOut`]. While another thread has the queue for itself others wait, ten seconds at
-/// most; the error then names that thread.
+/// [`ErrorKind::TimedOut`]. While another thread has the queue for itself others wait, ten seconds
+/// at most; the error then names that thread.
 #[derive(Clone, Debug)]
 pub struct Channel {
     inner: Arc<Inner>,
@@ -109,7 +109,8 @@ impl Channel {
         }
         let object = host.create(name, &wanted, None)?;
         Self::of(host, object).inspect_err(|_| {
-            // It was made just now, and is of no use. If this fails, too, the first error says more.
+            // It was made just now, and is of no use. If this fails, too, the first error says
+            // more.
             let _ = host.remove(name);
         })
     }
@@ -140,7 +141,8 @@ impl Channel {
                 options.translation.word()
             )));
         }
-        // Of memory that may become shorter under a process a touch is SIGBUS. An arena is its class's own.
+        // Of memory that may become shorter under a process a touch is SIGBUS. An arena is its
+        // class's own.
         let seals = rustix::fs::fcntl_get_seals(object.core.fd());
         let seals = seals.doing(format_args!("asking for the seals of {}", object.core.label()))?;
         if object.core.place().is_none() && !seals.contains(SealFlags::SHRINK) {
@@ -153,8 +155,9 @@ impl Channel {
         let bytes = object.size_bytes() as usize;
         let start = NonNull::new(mapping.as_ptr()).filter(|_| bytes <= mapping.len());
         let start = start.ok_or_else(|| is_none("not all of it is mapped"))?;
-        // SAFETY: mapped shared and writable, page-aligned, for as long as the mapping is kept beside it;
-        // the memory keeps its size by its seal. Nobody else in this process is given the address.
+        // SAFETY: mapped shared and writable, page-aligned, for as long as the mapping is kept
+        // beside it; the memory keeps its size by its seal. Nobody else in this process is given
+        // the address.
         let memory = unsafe { Mapped::new(start, bytes) };
         let queue = Queue::open(memory).map_err(|_| is_none("what is in it is none of this version"))?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -185,8 +188,8 @@ impl Channel {
         if self.put(kind, bytes, wait)? { Ok(()) } else { full() }
     }
 
-    /// Sends bytes if there is room now, and nobody else is in the queue ([`ErrorKind::Busy`]); gives
-    /// whether there was. Makes no system call, unless somebody waits for the message.
+    /// Sends bytes if there is room now, and nobody else is in the queue ([`ErrorKind::Busy`]);
+    /// gives whether there was. Makes no system call, unless somebody waits for the message.
     pub fn try_send(&self, kind: u32, bytes: &[u8]) -> Result<bool> {
         self.put(kind, bytes, Wait::No)
     }
@@ -208,17 +211,17 @@ impl Channel {
         Ok(Message { kind, bytes, region })
     }
 
-    /// Receives a message if there is one now, and nobody else is in the queue ([`ErrorKind::Busy`]).
-    /// Makes no system call, unless somebody waits for room.
+    /// Receives a message if there is one now, and nobody else is in the queue
+    /// ([`ErrorKind::Busy`]). Makes no system call, unless somebody waits for room.
     pub fn try_receive(&self) -> Result<Option<Message>> {
         let mut bytes = Vec::new();
         let received = self.try_receive_into(&mut bytes)?;
         Ok(received.map(|(kind, _, region)| Message { kind, bytes, region }))
     }
 
-    /// As [`receive`](Self::receive), into a buffer of the program: a vector, which becomes as long as
-    /// the message, or a slice. Gives kind, bytes in line and region. A message that is longer than a
-    /// slice is [`ErrorKind::Invalid`], and stays.
+    /// As [`receive`](Self::receive), into a buffer of the program: a vector, which becomes as long
+    /// as the message, or a slice. Gives kind, bytes in line and region. A message that is longer
+    /// than a slice is [`ErrorKind::Invalid`], and stays.
     pub fn receive_into(
         &self,
         buffer: &mut impl Buffer,
@@ -261,8 +264,8 @@ impl Channel {
         if is_ready() {
             return Ok(());
         }
-        let what = "this thread was not made by the C library, and the kernel would not free the locks that it has when it \
-                    dies: use channels in another";
+        let what = "this thread was not made by the C library, and the kernel would not free the \
+        locks that it has when it dies: use channels in another";
         Err(Error::new(ErrorKind::Unsupported, what))
     }
 }
