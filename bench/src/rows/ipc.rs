@@ -183,7 +183,7 @@ impl Row for WiredRatio {
         let partner = pair.partner()?;
         pair.exchange()?; // opens and maps
         let to = View::of(&pair.to);
-        let rounds = context.pick(10, 3);
+        let rounds = context.pick(40, 3);
         let each = |work: &dyn Fn() -> Result<()>| {
             Ok(seconds(|| (0..rounds).try_for_each(|_| work()))? / f64::from(rounds))
         };
