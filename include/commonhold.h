@@ -298,6 +298,68 @@ int ch_chown(const char *name, uint32_t uid, uint32_t gid);
  * the caller opened it. The number of pages goes to *pages, if that is not NULL. */
 int ch_revert(const char *name, uint64_t *pages);
 
+/* ---- Channels -------------------------------------------------------------------------------------------- */
+
+/* A named queue of messages in shared memory (docs/MESSAGES.md). Any number of threads and processes may send and
+ * receive; each message is received once. A fork child may go on with its parent's channels. No host is needed to
+ * send or receive.
+ *
+ * Calls that may wait take a time in milliseconds: -1 is for ever, 0 not at all. They return 1, or 0 when the time is
+ * over, and -1 on failure, such as EBADMSG: the queue was damaged by a program that may write it. While another
+ * thread is in the queue they wait for it, at most ten seconds; EBUSY (with a time of 0) or ETIMEDOUT says which thread
+ * that is, maybe a stopped one. To send and receive bytes takes no lock of this process and allocates no memory, unless it
+ * fails; with a time of 0 it makes no system call, unless somebody waits for what it does. So an audio callback may. */
+typedef struct ch_channel ch_channel;
+
+/* Creates a channel, and opens it. It takes the given number of bytes at once, 16 for each message beside its own; rounded up to
+ * a power of two, at least 4096. The translation is CH_PAGED or CH_WIRED (then no page fault ever happens in it). */
+ch_channel *ch_channel_create(const char *name, uint64_t capacity_bytes, int translation, uint32_t mode);
+
+/* Opens a channel. Its mode has to allow reading and writing, also to who only receives. */
+ch_channel *ch_channel_open(const char *name);
+
+int ch_channel_close(ch_channel *channel);
+
+/* Bytes of the largest message; 0 on failure. */
+size_t ch_channel_most_bytes(const ch_channel *channel);
+
+/* Sends a message. The kind is the program's own. */
+int ch_channel_send(const ch_channel *channel, uint32_t kind, const void *data, size_t length, int timeout_ms);
+
+/* A message that was received. Begin with CH_MESSAGE_INIT. */
+typedef struct ch_message {
+    size_t struct_bytes;   /* sizeof(ch_message) */
+    size_t length;         /* bytes in the buffer; also of a message that is too long for it */
+    uint64_t landing;      /* where a region landed, as ch_channel_post() said; 0: there is none */
+    uint64_t landed_bytes; /* how much of it */
+    uint32_t kind;
+    uint32_t unused;
+} ch_message;
+
+#define CH_MESSAGE_INIT {sizeof(ch_message), 0, 0, 0, 0, 0}
+
+/* Receives a message. One that is longer than the buffer is EINVAL, and stays. */
+int ch_channel_receive(const ch_channel *channel, ch_message *message, void *buffer, size_t size, int timeout_ms);
+
+/* Lets senders copy a region straight to a part of a wired object of the channel's directory, owner, group and mode, until
+ * something has landed there or it is withdrawn. Where several processes receive, one of them may post. */
+int ch_channel_post(const ch_channel *channel, const ch_object *object, uint64_t offset, uint64_t length, uint64_t *landing);
+
+/* Takes a landing back (0: all, also those of a receiver that died). A sender that is copying there may still write to it; its
+ * message is refused (ENODEV). */
+int ch_channel_withdraw(const ch_channel *channel, uint64_t landing);
+
+/* Copies a region to a landing that has room for it, and sends a message about it that holds the data in line. Waits for a
+ * landing, too. */
+int ch_channel_send_region(const ch_channel *channel, uint32_t kind, const void *data, size_t length, const void *region,
+                           size_t region_bytes, int timeout_ms);
+
+/* Reads part of a file into an object, which may be another process's wired one, without a buffer in between. What lies at
+ * multiples of 4096 in both goes past the page cache, where the file allows it (O_DIRECT): so many bytes are in *direct_bytes,
+ * if that is not NULL. *bytes is less than the length where the file ends. Not into controlled objects (EOPNOTSUPP). */
+int ch_read_into(int fd, uint64_t file_offset, const ch_object *object, uint64_t offset, uint64_t length, uint64_t *bytes,
+                 uint64_t *direct_bytes);
+
 /* ---- Pagers ---------------------------------------------------------------------------------------------- */
 
 /* A pager: the process that supplies and stores the pages of the objects created with its name. Both functions

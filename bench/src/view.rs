@@ -9,7 +9,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -76,6 +76,13 @@ impl<'a> View<'a> {
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
     }
 
+    /// A word of 32 bits that other processes change and sleep on (futex).
+    pub fn futex(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4), "not a multiple of four");
+        // SAFETY: as in `atomic`.
+        unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
+    }
+
     /// Reads a word that other processes change at the same time.
     pub fn load(self, offset: usize) -> u64 {
         self.atomic(offset).load(Ordering::SeqCst)
@@ -95,6 +102,13 @@ impl<'a> View<'a> {
     pub fn write(self, offset: usize, bytes: &[u8]) {
         // SAFETY: the target lies inside of the mapping, and no slice of shared memory exists to overlap.
         unsafe { std::ptr::copy(bytes.as_ptr(), self.at(offset, bytes.len()), bytes.len()) }
+    }
+
+    /// Copies all of another view, which is as long.
+    pub fn copy(self, from: View<'_>) {
+        let (source, target) = (from.at(0, self.length), self.at(0, self.length));
+        // SAFETY: both lie inside of mappings that live, and may overlap.
+        unsafe { std::ptr::copy(source, target, self.length) }
     }
 
     /// Copies bytes out.

@@ -16,6 +16,7 @@ not serve objects that its own process touches.
 import atexit as _atexit
 
 from ._arrays import LOCKED, PageState, array
+from ._channel import Channel, Message, read_into
 from ._errors import (
     DisconnectedError,
     Error,
@@ -53,6 +54,7 @@ __all__ = [
     "LOCKED",
     "PAGE_SIZE_BYTES",
     "ArrayHandle",
+    "Channel",
     "DirectoryStat",
     "DisconnectedError",
     "Error",
@@ -62,6 +64,7 @@ __all__ = [
     "InvalidError",
     "Mapping",
     "MappingStat",
+    "Message",
     "MismatchError",
     "NotFoundError",
     "Object",
@@ -82,6 +85,7 @@ __all__ = [
     "map_info",
     "open",
     "prefetch",
+    "read_into",
     "remove",
     "rename",
     "resize",

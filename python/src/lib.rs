@@ -4,6 +4,7 @@
 //! Every call that may wait lets go of the interpreter lock. No lock of this crate is held while it waits for
 //! the interpreter, nor the other way round, so that a fork from Python meets all of them free.
 
+mod channel;
 mod errors;
 mod exports;
 mod host;
@@ -23,6 +24,8 @@ use pyo3::prelude::*;
 /// Named memory objects of one machine. Use the package `commonhold`: this module is its inside.
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::channel::Channel;
     #[pymodule_export]
     use crate::host::{Host, connect, default_host};
     #[pymodule_export]

@@ -11,6 +11,7 @@ use commonhold::{Error, ErrorKind, MapOptions, PAGE_SIZE_BYTES, SnapshotOptions}
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -369,6 +370,25 @@ impl Object {
         // SAFETY: the view shows that many readable bytes, and the copy has as many; they cannot overlap.
         unsafe { std::ptr::copy_nonoverlapping(view.start(), copy.as_mut_ptr(), copy.len()) };
         waiting(py, move || object.write_at(&copy, offset))
+    }
+
+    /// Reads part of a file into it: see `commonhold.read_into`.
+    fn _read_into(
+        &self,
+        py: Python<'_>,
+        fd: i32,
+        #[pyo3(from_py_with = natural)] file_offset: u64,
+        #[pyo3(from_py_with = natural)] offset: u64,
+        #[pyo3(from_py_with = natural)] length: u64,
+    ) -> PyResult<(u64, u64)> {
+        let object = self.opened(py)?.object;
+        if fd < 0 {
+            return Err(Error::invalid(format!("{fd} is no open file descriptor"))).or_raise(py);
+        }
+        // SAFETY: the caller keeps the descriptor open until this call returns.
+        let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned()?;
+        let read = waiting(py, move || object.read_into(file, file_offset, offset, length))?;
+        Ok((read.bytes, read.direct_bytes))
     }
 
     /// Gives it up. Its mappings and arrays go on.

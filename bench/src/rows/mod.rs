@@ -16,6 +16,7 @@ mod images_link;
 mod images_pss_ratio;
 mod images_run;
 mod inject;
+mod ipc;
 mod local_attach_ratio;
 mod local_fault_in_thread_ratio;
 mod local_fault_ratio;
@@ -143,6 +144,9 @@ pub fn all() -> Vec<&'static dyn Row> {
         &wired::AttachRatio,
         &wired::Mappings,
         &wired::TailRatio,
+        &ipc::NullRatio,
+        &ipc::WiredRatio,
+        &ipc::Copies,
         &swap_lost::Lost,
         &segments_fill::Fill,
         &segments_fill::FillMoving,
@@ -200,7 +204,8 @@ mod tests {
                         postgres.page_tables_ratio postgres.tps_vs_4k postgres.tps_vs_huge preload.cost_ratio \
                         preload.start_ratio mount.direct_ratio mount.seq_ratio \
                         snapshot.ratio snapshot.write_ratio snapshot.torn \
-                        wired.faults wired.attach_ratio wired.mappings wired.tail_ratio swap.lost \
+                        wired.faults wired.attach_ratio wired.mappings wired.tail_ratio \
+                        ipc.null_ratio ipc.wired_ratio ipc.copies swap.lost \
                         segments.fill segments.fill_moving segments.alloc_ratio segments.growth_copies \
                         segments.divergence segments.races \
                         images.data_include_us images.data_vs_rkyv \

@@ -32,7 +32,7 @@ pub struct Mappings;
 /// How long the slowest writes take.
 pub struct TailRatio;
 
-fn begin(context: &Context, bytes: usize) -> Result<(BenchHost, Host, Pool)> {
+pub(super) fn begin(context: &Context, bytes: usize) -> Result<(BenchHost, Host, Pool)> {
     let pages = bytes as u64 / HUGE;
     let pool =
         Pool::more(pages).or_else(|error| skipped(format!("{pages} huge pages cannot be had: {error}")))?;
@@ -41,7 +41,7 @@ fn begin(context: &Context, bytes: usize) -> Result<(BenchHost, Host, Pool)> {
     Ok((bench, host, pool))
 }
 
-fn create(host: &Host, name: &str, size_bytes: usize) -> Result<()> {
+pub(super) fn create(host: &Host, name: &str, size_bytes: usize) -> Result<()> {
     let translation = Translation::Wired;
     let options = CreateOptions { size_bytes: size_bytes as u64, translation, ..CreateOptions::default() };
     drop(host.create(name, &options, None)?);

@@ -2,6 +2,7 @@
 
 mod adder;
 pub mod attach_server;
+pub mod channel_partner;
 pub mod fault_server;
 mod gap_watcher;
 mod idle_client;
@@ -48,6 +49,7 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
         "row" => row::run(arguments),
         "attach-server" => attach_server::run(arguments),
         "bank-client" => crate::bank::client::run(arguments),
+        "channel-partner" => channel_partner::run(arguments),
         "fault-server" => fault_server::run(),
         "gap-watcher" => gap_watcher::run(arguments),
         "idle-client" => idle_client::run(arguments),

@@ -48,7 +48,8 @@ pub(crate) fn write(object: &Object, data: &[u8], offset: u64) -> Result<()> {
     Ok(())
 }
 
-fn check(object: &Object, offset: u64, length: usize) -> Result<()> {
+/// Refuses a range that is not all in the object.
+pub(crate) fn check(object: &Object, offset: u64, length: usize) -> Result<()> {
     object.core.with_size(|size| {
         let end = offset.checked_add(length as u64);
         if end.is_some_and(|end| end <= size) {

@@ -20,10 +20,11 @@ use crate::addresses::{ADDRESSES, Piece, PieceState, start_of};
 use crate::c_api::DEFAULT_HOST;
 use crate::in_thread::{self, Changes};
 use crate::link::{HOSTS, Opens, Shared, State, lock};
-use crate::{Host, complain, exit, link, wired};
+use crate::{Host, channel, complain, exit, link, wired};
 use commonhold_object::{AddressMap, Region};
 use commonhold_sys::memory;
 use std::cell::UnsafeCell;
+use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{LazyLock, MutexGuard, Once};
@@ -54,6 +55,7 @@ struct Held {
     each: Vec<(MutexGuard<'static, Opens>, MutexGuard<'static, State>)>,
     in_thread: MutexGuard<'static, Changes>,
     arenas: MutexGuard<'static, Vec<wired::Mapped>>,
+    channels: MutexGuard<'static, HashMap<u64, channel::Private>>,
     /// The controlled mappings. Copied by the parent, because the child may not allocate before it has mapped
     /// them: memory for that could be given the very addresses that fork left empty.
     pieces: Vec<Region<Piece>>,
@@ -77,11 +79,14 @@ extern "C" fn before() {
         let each = hosts.iter().map(|shared| (lock(&shared.opens), lock(&shared.state))).collect();
         let in_thread = in_thread::lock_changes();
         let arenas = wired::arenas();
+        let channels = channel::private();
         let controlled =
             |r: &&Region<Piece>| r.value.object().is_controlled() && r.value.state != PieceState::Lost;
         let pieces = map.iter().filter(controlled).cloned().collect();
         // SAFETY: this thread holds the first lock.
-        unsafe { *SLOT.0.get() = Some(Held { default_host, hosts, map, each, in_thread, arenas, pieces }) };
+        unsafe {
+            *SLOT.0.get() = Some(Held { default_host, hosts, map, each, in_thread, arenas, channels, pieces })
+        };
     });
 }
 

@@ -6,6 +6,7 @@
 
 mod addresses;
 pub mod c_api;
+mod channel;
 pub mod classical;
 mod controlled;
 mod copying;
@@ -25,9 +26,12 @@ mod pager;
 mod segments;
 mod snapshots;
 mod start;
+mod third_party;
 mod watching;
 mod wired;
 
+pub use channel::{Channel, ChannelOptions, Message, Region};
+pub use commonhold_channel::{Buffer, Landing};
 pub use commonhold_object::wire::Sizing;
 pub use commonhold_object::{
     Access, ClusterHost, Coherence, Counts, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, Losses,
@@ -45,6 +49,7 @@ pub use object::Object;
 pub use own::{forget_own, is_own};
 pub use pager::Pager;
 pub use snapshots::SnapshotOptions;
+pub use third_party::FileRead;
 pub use watching::{Heard, Watch};
 
 /// Says on standard error what no call can return: one line, in one write, without any lock.

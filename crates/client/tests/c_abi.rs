@@ -8,7 +8,7 @@ use c::{compile, library_directory};
 use common::real::RealHost;
 use common::{Do, FakeHost};
 use commonhold::Host;
-use commonhold::c_api::{ch_field, ch_info, ch_options, ch_pager, ch_region, ch_type};
+use commonhold::c_api::{ch_field, ch_info, ch_message, ch_options, ch_pager, ch_region, ch_type};
 use commonhold_object::PageState;
 use commonhold_object::wire::Request;
 use std::fmt::Write;
@@ -41,6 +41,7 @@ fn the_header_says_what_the_library_does() {
         mappings opens is_directory pager sync on_last_death controlled freezable uid gid mode unused name tag
         file_path warning home lost_pages reverted_pages loss_generation is_elsewhere translation
         page_tables);
+    describe!(expected, ch_message: struct_bytes length landing landed_bytes kind unused);
     describe!(expected, ch_region: address length protection sharing object offset);
     describe!(expected, ch_pager: struct_bytes page_in page_out user);
     describe!(expected, ch_type: name kind bytes alignment of fields field_count);
@@ -151,4 +152,31 @@ fn a_c_program_works_with_a_real_host() {
     assert!(output.status.success(), "{:?}\n{said}", output.status);
     std::fs::remove_file(program).unwrap();
     std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn channels_work_in_c() {
+    let Some(host) = RealHost::start() else { return };
+    drop(host.file("samples"));
+    let program = compile("channels.c", &["-std=c11", "-D_GNU_SOURCE", "-fsanitize=address", "-O1"]);
+    let mut command = Command::new(&program);
+    let output = command.arg(host.directory.join("samples")).env("COMMONHOLD_HOST", &host.directory).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}\n{said}", output.status);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{said}");
+    std::fs::remove_file(program).unwrap();
+}
+
+#[test]
+fn the_example_of_an_audio_callback_plays_every_block() {
+    let Some(host) = RealHost::start() else { return };
+    let program = compile(
+        "../../../../examples/audio.c",
+        &["-std=c11", "-D_GNU_SOURCE", "-O2", "-Wl,--no-as-needed", "-lm"],
+    );
+    let output = Command::new(&program).arg("2").env("COMMONHOLD_HOST", &host.directory).output().unwrap();
+    let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && told.starts_with("1501 of 1501 blocks played"), "{told}{said}");
+    std::fs::remove_file(program).unwrap();
 }

@@ -4,6 +4,9 @@ use crate::coherence::{Coherence, OnLoss};
 use crate::{Error, PageSize, Result, limits};
 use serde::{Deserialize, Serialize};
 
+/// The tag of channels.
+pub const CHANNEL_TAG: &str = "channel";
+
 /// Where an object's pages come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PagerKind {
@@ -198,6 +201,12 @@ impl CreateOptions {
     /// Whether no fault happens in it.
     pub fn is_wired(&self) -> bool {
         self.translation == Translation::Wired
+    }
+
+    /// Whether it is a channel (`docs/MESSAGES.md`): whoever maps it relies on its size.
+    pub fn is_channel(&self) -> bool {
+        let translation = matches!(self.translation, Translation::Paged | Translation::Wired);
+        self.tag == CHANNEL_TAG && self.pager == PagerKind::Anonymous && !self.is_controlled() && translation
     }
 
     /// Whether it is of huge pages.

@@ -21,17 +21,19 @@
 //! chdir path     touch-file path                limit what value           pid                        abort
 //! count M first stride pages ledger threads    round M O pages ledger    pair M …    follow M …    halt
 //! counted M first stride pages ledger
+//! channel verb C …     (see `channels`)
 //! record M O registers path host process writes% pause-us sync-every      (notes every read and write; see `history`)
 //! ```
 
 mod activity;
+mod channels;
 mod history;
 mod memory;
 mod objects;
 mod pinned;
 mod process;
 
-use commonhold::{Host, Mapping, Object};
+use commonhold::{Channel, Host, Mapping, Object};
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
 use std::os::fd::OwnedFd;
@@ -67,6 +69,7 @@ pub struct Agent {
     host: Option<Host>,
     objects: HashMap<String, Object>,
     mappings: HashMap<String, Mapping>,
+    channels: HashMap<String, Channel>,
     activities: Vec<activity::Activity>,
     /// Rings with buffers in mappings.
     pinned: Vec<OwnedFd>,
@@ -85,6 +88,7 @@ pub fn run() {
         host: None,
         objects: HashMap::new(),
         mappings: HashMap::new(),
+        channels: HashMap::new(),
         activities: Vec::new(),
         pinned: Vec::new(),
     };
@@ -141,6 +145,7 @@ impl Agent {
             "fill" | "check" | "faults" | "no-faults" | "put" | "get" | "read-in" | "write-out"
             | "read-file-in" | "raw-mmap" | "raw-munmap" | "raw-dontneed" | "raw-mremap" | "counted"
             | "read-at" | "write-at" | "regain" => self.on_memory(words),
+            "channel" => self.on_channels(&words[1..]),
             "record" => self.on_history(words),
             "pin" | "unpin" => self.on_pinned(words),
             "count" | "round" | "add" | "sum" | "pair" | "follow" | "halt" | "watch" => {

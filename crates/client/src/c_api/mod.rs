@@ -3,6 +3,7 @@
 //! Every function catches panics, sets errno and the thread's last error on failure, and takes null pointers
 //! for bad arguments. There is one host for the process, connected at first use.
 
+mod channels;
 mod image_types;
 mod images;
 mod memory;
@@ -12,6 +13,7 @@ mod outcome;
 mod pager;
 mod structs;
 
+pub use channels::*;
 pub use image_types::{ch_field, ch_type};
 pub use images::*;
 pub use memory::*;

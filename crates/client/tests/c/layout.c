@@ -58,6 +58,13 @@ int main(void) {
     FIELD(ch_info, is_elsewhere);
     FIELD(ch_info, translation);
     FIELD(ch_info, page_tables);
+    SIZE(ch_message);
+    FIELD(ch_message, struct_bytes);
+    FIELD(ch_message, length);
+    FIELD(ch_message, landing);
+    FIELD(ch_message, landed_bytes);
+    FIELD(ch_message, kind);
+    FIELD(ch_message, unused);
     SIZE(ch_region);
     FIELD(ch_region, address);
     FIELD(ch_region, length);

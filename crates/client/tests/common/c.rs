@@ -15,8 +15,9 @@ pub fn library_directory() -> PathBuf {
 pub fn compile(source: &str, flags: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = library_directory();
+    let name = Path::new(source).file_name().unwrap().display();
     let program =
-        std::env::temp_dir().join(format!("commonhold-{source}-{}-{}", std::process::id(), flags.len()));
+        std::env::temp_dir().join(format!("commonhold-{name}-{}-{}", std::process::id(), flags.len()));
     let output = Command::new("cc")
         .args(["-Wall", "-Wextra", "-Werror", "-g"])
         .args(flags)

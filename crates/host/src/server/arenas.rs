@@ -185,25 +185,26 @@ impl Host {
         }
     }
 
-    /// Refuses another name, owner or mode: of an arena, and of an object in one that somebody has open. Who had an arena before
-    /// has it still.
+    /// Refuses another name, owner or mode: of an arena, and of a wired object or a channel that somebody has open. Who had an arena
+    /// before has it still; who writes a channel may have others write to wired objects of its class.
     pub(super) fn check_may_change(&self, registry: &Registry, name: &Name, who: &Credentials) -> Result<()> {
-        if lock(&self.wired).is_empty() {
-            return Ok(());
-        }
         let Ok(Entry::Object(record)) = registry.stat(name, who) else { return Ok(()) };
+        let refused = |text| Err(Error::new(ErrorKind::Busy, text));
         if tables::is_arena(&record.options) {
-            let text = format!(
+            return refused(format!(
                 "{name} is an arena of wired objects, which keeps its name, owner and mode: remove it, and make another one"
-            );
-            return Err(Error::new(ErrorKind::Busy, text));
+            ));
         }
-        let is_open = self.object(record.id).is_ok_and(|object| self.is_in_use(&object));
-        if is_open && self.place_in_arena(record.id).is_some() {
-            let text = format!(
+        let is_open = || self.object(record.id).is_ok_and(|object| self.is_in_use(&object));
+        if record.options.is_channel() && is_open() {
+            return refused(format!(
+                "{name} is a channel and open: those who use it rely on its name, owner and mode; close it first"
+            ));
+        }
+        if record.options.is_wired() && is_open() {
+            return refused(format!(
                 "{name} is wired and open: with another name, owner or mode it would lie in another arena; close it first"
-            );
-            return Err(Error::new(ErrorKind::Busy, text));
+            ));
         }
         Ok(())
     }

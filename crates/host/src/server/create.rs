@@ -221,7 +221,8 @@ impl Host {
             }
             PagerKind::Anonymous => {
                 let bytes = options.size_bytes;
-                let keeps_size = record.name.as_ref().is_some_and(system_v::is_segment);
+                let is_segment = record.name.as_ref().is_some_and(system_v::is_segment);
+                let keeps_size = is_segment || options.is_channel();
                 let make = if keeps_size { frames::create_of_fixed_size } else { frames::create };
                 let label = if options.is_wired() { OWN_MEMORY } else { "commonhold-object" };
                 let fd = make(label, bytes).doing("making memory for the object")?;

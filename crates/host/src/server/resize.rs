@@ -128,6 +128,12 @@ impl Host {
                 "an object with shared page tables keeps its size, which its tables are made for: create another one",
             ));
         }
+        if options.is_channel() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "a channel keeps its size, which all that use it rely on: create another one",
+            ));
+        }
         let external = matches!(options.pager, PagerKind::External { .. });
         if external && size_bytes < object.record().options.size_bytes {
             return Err(Error::new(
