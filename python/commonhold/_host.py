@@ -10,7 +10,7 @@ from ._arrays import array_on_host
 from ._files import File, backing
 from ._native import Object
 from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
-from ._typing import Array, Buffer, DType, Mode, Order, Shape, Sync
+from ._typing import Array, Buffer, DType, Inherit, Mode, Order, Shape, Sync
 
 PageIn = Callable[[str, int, int], Buffer]
 PageOut = Callable[[str, int, bytes], object]
@@ -47,12 +47,14 @@ class Host:
         lock: bool = False,
         prefetch: bool = False,
         in_thread: bool = False,
+        inherit: Inherit = "share",
         **options: Any,
     ) -> Array:
         """See `commonhold.array`."""
         return array_on_host(
             self, name, shape, dtype, create=create, size=size, mode=mode, options=options,
-            how={"offset": offset, "order": order, "lock": lock, "prefetch": prefetch, "in_thread": in_thread},
+            how={"offset": offset, "order": order, "lock": lock, "prefetch": prefetch, "in_thread": in_thread,
+                 "inherit": inherit},
         )  # fmt: skip
 
     def create(self, name: str, size: int | None = None, *, tag: str = "", **options: Any) -> Object:

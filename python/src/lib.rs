@@ -36,7 +36,7 @@ mod _native {
     #[pymodule_export]
     use crate::pages::Pages;
     #[pymodule_export]
-    use crate::ranges::{address_range, incore, lock, prefetch, sync, unlock};
+    use crate::ranges::{address_range, incore, inherit, lock, prefetch, sync, unlock};
 
     #[pymodule_export]
     const PAGE_SIZE_BYTES: u64 = commonhold::PAGE_SIZE_BYTES;

@@ -3,7 +3,7 @@
 use crate::errors::{OrRaise, exception, waiting};
 use crate::exports::View;
 use crate::mapping::Mapping;
-use crate::options::{Mode, flags, natural, natural_or_none};
+use crate::options::{self, Mode, flags, natural, natural_or_none};
 use crate::pages::Pages;
 use crate::ranges::page_states;
 use crate::{interrupts, records, second_interrupt};
@@ -150,10 +150,10 @@ impl Object {
     ///
     /// `mode` is that of the object unless given; `c` is copy-on-write. `address` is a hint, or with `fixed` the only
     /// place. `lock`: hold each page as it comes in. `prefetch`: begin to bring all in. `in_thread`: the faulting
-    /// thread serves itself where it can. Raises `InvalidError` for a range that is misaligned or past the end, and
+    /// thread serves itself where it can. `inherit`: what a fork child has of it, `share`, `copy` or `none`. Raises `InvalidError` for a range that is misaligned or past the end, and
     /// `PermissionDeniedError` for writing to what was opened for reading.
     #[pyo3(signature = (offset = 0, length = None, mode = None, *, address = 0, fixed = false, lock = false,
-        prefetch = false, in_thread = false))]
+        prefetch = false, in_thread = false, inherit = "share"))]
     #[allow(clippy::too_many_arguments)] // one for each thing that can be chosen, most named by the caller
     fn map(
         &self,
@@ -166,6 +166,7 @@ impl Object {
         lock: bool,
         prefetch: bool,
         in_thread: bool,
+        inherit: &str,
     ) -> PyResult<Mapping> {
         let mode = self.map_mode(py, mode)?;
         let flags = commonhold::MapFlags { fixed, ..flags(lock, prefetch, in_thread) };
@@ -176,13 +177,15 @@ impl Object {
             protection: mode.protection(),
             sharing: mode.sharing(),
             flags,
+            inherit: options::inherit(inherit).or_raise(py)?,
         };
         let pages = map_part(py, self.opened(py)?, options, mode, length)?;
         Mapping::new(py, pages)
     }
 
     /// Pages that hold `length` bytes from `offset` on; they begin with the page that holds the first.
-    #[pyo3(signature = (offset, length, mode = None, *, lock = false, prefetch = false, in_thread = false))]
+    #[pyo3(signature = (offset, length, mode = None, *, lock = false, prefetch = false, in_thread = false,
+        inherit = "share"))]
     #[allow(clippy::too_many_arguments)] // as above
     fn pages(
         &self,
@@ -193,6 +196,7 @@ impl Object {
         lock: bool,
         prefetch: bool,
         in_thread: bool,
+        inherit: &str,
     ) -> PyResult<Pages> {
         let mode = self.map_mode(py, mode)?;
         let first = offset / PAGE_SIZE_BYTES * PAGE_SIZE_BYTES;
@@ -205,6 +209,7 @@ impl Object {
             protection: mode.protection(),
             sharing: mode.sharing(),
             flags: flags(lock, prefetch, in_thread),
+            inherit: options::inherit(inherit).or_raise(py)?,
         };
         map_part(py, self.opened(py)?, options, mode, Some(length))
     }

@@ -16,6 +16,8 @@ mod fork;
 mod host;
 pub mod image;
 mod in_thread;
+mod inherit;
+mod inheriting;
 mod link;
 mod locate;
 mod mapping;
@@ -37,6 +39,7 @@ pub use commonhold_object::{
 pub use errand::{Errand, PATIENCE};
 pub use fork::register_handlers;
 pub use host::Host;
+pub use inherit::Inherit;
 pub use locate::{default_state_directory, own_state_directory};
 pub use mapping::{MapOptions, Mapping};
 

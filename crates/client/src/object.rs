@@ -57,7 +57,7 @@ impl Core {
             return Err(no_descriptor_left("the memory of the object, which the host opened (or created),"));
         };
         let split =
-            segments::memory(&info.options, fd).inspect_err(|_| lease.shared().close(info.id, generation));
+            segments::memory_of(&info.options, fd).inspect_err(|_| lease.shared().close(info.id, generation));
         let (fd, segment) = split?;
         own::note(&fd);
         segment.iter().for_each(own::note);

@@ -2,8 +2,8 @@
 
 use super::{Agent, Done, Failure, number, wrong};
 use commonhold::{
-    Access, Coherence, CreateOptions, EntryInfo, MapFlags, MapOptions, ObjectInfo, OnLastDeath, OnLoss,
-    PageSize, PageState, PagerKind, Protection, Sharing, SyncMode, Translation,
+    Access, Coherence, CreateOptions, EntryInfo, Inherit, MapFlags, MapOptions, ObjectInfo, OnLastDeath,
+    OnLoss, PageSize, PageState, PagerKind, Protection, Sharing, SyncMode, Translation,
 };
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -22,6 +22,15 @@ impl Agent {
             ["map", mapping, object, wishes @ ..] => {
                 let made = self.object(object)?.map(&map_options(wishes)?)?;
                 self.mappings.insert((*mapping).to_owned(), made);
+                Ok(String::new())
+            }
+            ["inherit", mapping, "all", how] => {
+                self.mapping(mapping)?.inherit(inherit(how)?)?;
+                Ok(String::new())
+            }
+            ["inherit", mapping, offset, length, how] => {
+                let (offset, length) = (number(offset)? as usize, number(length)? as usize);
+                self.mapping(mapping)?.inherit_range(offset, length, inherit(how)?)?;
                 Ok(String::new())
             }
             ["map-many", object, length, offsets @ ..] => self.map_many(object, length, offsets),
@@ -201,6 +210,15 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
     Ok((options, file))
 }
 
+fn inherit(how: &str) -> Result<Inherit, Failure> {
+    match how {
+        "share" => Ok(Inherit::Share),
+        "copy" => Ok(Inherit::Copy),
+        "none" => Ok(Inherit::None),
+        _ => Err(wrong(format!("no inheritance {how}"))),
+    }
+}
+
 fn map_options(words: &[&str]) -> Result<MapOptions, Failure> {
     let [protection, sharing, offset, length, flags @ ..] = words else {
         return Err(wrong("map M O r|rw shared|private offset length"));
@@ -226,6 +244,7 @@ fn map_options(words: &[&str]) -> Result<MapOptions, Failure> {
             ("prefetch", _) => wishes.prefetch = true,
             ("in-thread", _) => wishes.in_thread = true,
             ("own-tables", _) => wishes.own_tables = true,
+            ("inherit", how) => options.inherit = inherit(how)?,
             _ => return Err(wrong(format!("no wish {flag}"))),
         }
     }
