@@ -1,5 +1,6 @@
 """Other processes: fork, spawn, pickles and handles, and one that is killed."""
 
+import faulthandler
 import multiprocessing
 import os
 import pickle
@@ -74,6 +75,7 @@ def in_child(run) -> int:
     """Runs in a fork child; gives what it returned, or minus its signal."""
     child = os.fork()
     if child == 0:
+        faulthandler.disable()  # some end by a signal, as they shall
         try:
             os._exit(run())
         except BaseException:
