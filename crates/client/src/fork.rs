@@ -23,7 +23,7 @@ use crate::c_api::DEFAULT_HOST;
 use crate::in_thread::{self, Changes};
 use crate::inheriting::{self, Left};
 use crate::link::{HOSTS, Opens, Shared, State, lock};
-use crate::{Host, Inherit, complain, exit, link, wired};
+use crate::{Host, Inherit, complain, exit, link, movable, wired};
 use commonhold_object::{AddressMap, Region};
 use commonhold_sys::memory;
 use std::cell::UnsafeCell;
@@ -56,6 +56,7 @@ struct Held {
     map: MutexGuard<'static, AddressMap<Piece>>,
     each: Vec<(MutexGuard<'static, Opens>, MutexGuard<'static, State>)>,
     in_thread: MutexGuard<'static, Changes>,
+    seats: MutexGuard<'static, movable::Seats>,
     arenas: MutexGuard<'static, Vec<wired::Mapped>>,
     /// The controlled mappings. Copied by the parent, because the child may not allocate before it has mapped
     /// them: memory for that could be given the very addresses that fork left empty.
@@ -73,13 +74,14 @@ impl Held {
         let map = lock(&ADDRESSES);
         let each = hosts.iter().map(|shared| (lock(&shared.opens), lock(&shared.state))).collect();
         let in_thread = in_thread::lock_changes();
+        let seats = movable::lock_all();
         let arenas = wired::arenas();
         let shared = |r: &&Region<Piece>| {
             r.value.is_served() && r.value.inherit == Inherit::Share && r.value.state != PieceState::Lost
         };
         let pieces = map.iter().filter(shared).cloned().collect();
         let apart = wired::apart(&arenas);
-        Held { default_host, hosts, map, each, in_thread, arenas, pieces, left: Vec::new(), apart }
+        Held { default_host, hosts, map, each, in_thread, seats, arenas, pieces, left: Vec::new(), apart }
     }
 }
 
@@ -138,13 +140,15 @@ fn begin_anew(mut held: Held) {
     let gone = inheriting::enter(left, &mut held.map);
     wired::populate_again(&held.arenas, &held.map);
     let hosts: Vec<&'static Shared> = held.hosts.clone();
-    let in_arenas: Vec<*const Shared> = wired::hosts_of(&held.map);
+    let mut in_arenas: Vec<*const Shared> = wired::hosts_of(&held.map);
+    let stays = movable::begin_anew_after_fork(&mut held.seats);
+    in_arenas.extend(&stays.hosts);
     for (opens, state) in &mut held.each {
         opens.begin_anew_after_fork();
         state.begin_anew_after_fork();
     }
     drop(held);
-    drop((gone, apart));
+    drop((gone, apart, stays));
     for shared in hosts {
         let of_it = |piece: &&Region<Piece>| std::ptr::eq(piece.value.object().shared(), shared);
         let of_it: Vec<_> = pieces.iter().filter(of_it).cloned().collect();
@@ -159,6 +163,7 @@ fn begin_anew(mut held: Held) {
             of_it.iter().for_each(forget);
             let which = if has_places {
                 wired::bury(shared, |_| true);
+                movable::lose_all(shared, "is not the child's");
                 "controlled and wired"
             } else {
                 "controlled"

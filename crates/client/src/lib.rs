@@ -21,6 +21,7 @@ mod inheriting;
 mod link;
 mod locate;
 mod mapping;
+mod movable;
 mod object;
 mod own;
 mod pager;
@@ -42,6 +43,7 @@ pub use host::Host;
 pub use inherit::Inherit;
 pub use locate::{default_state_directory, own_state_directory};
 pub use mapping::{MapOptions, Mapping};
+pub use movable::Guard;
 
 pub use object::Object;
 pub use own::{forget_own, is_own};

@@ -66,6 +66,7 @@ impl Prepared {
     /// Checks everything that can be known without the host.
     pub(crate) fn new(object: &Object, options: &MapOptions) -> Result<Prepared> {
         let core = &object.core;
+        core.refuse_movable()?;
         page_aligned("address hint", options.hint as u64)?;
         page_aligned("offset", options.offset)?;
         if options.flags.fixed && options.hint == 0 {

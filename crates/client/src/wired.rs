@@ -11,6 +11,7 @@ use commonhold_object::{AddressMap, Place, Region};
 use commonhold_sys::memory::{self, Wish};
 use commonhold_tables::Attachment;
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
@@ -122,17 +123,44 @@ pub(crate) fn attach(
     let end = start.checked_add(length as u64).filter(|end| *end <= place.arena_bytes);
     let does_not =
         || Error::new(ErrorKind::Corrupt, format!("object {} does not lie in its arena", core.label()));
-    let part = part_of(core, place, options, (start, end.ok_or_else(does_not)?))?;
-    let address = part.arena.attached.address().as_ptr().wrapping_add(start as usize);
-    NonNull::new(address).map(|address| (address, Hold::Arena(part))).ok_or_else(does_not)
+    let part = part_of(&core.label(), core.fd(), place, options, (start, end.ok_or_else(does_not)?))?;
+    part.located().ok_or_else(does_not)
+}
+
+/// Maps an object that was told to lie there.
+pub(crate) fn lie_in(
+    label: &str,
+    memory: &OwnedFd,
+    place: Place,
+    protection: Protection,
+    length: u64,
+) -> Result<(NonNull<u8>, Hold)> {
+    let does_not = || Error::new(ErrorKind::Corrupt, format!("object {label} does not lie in its arena"));
+    let start = place.offset_bytes;
+    let end = start.checked_add(length).filter(|end| *end <= place.arena_bytes).ok_or_else(does_not)?;
+    let options = MapOptions { protection, ..MapOptions::default() };
+    part_of(label, memory, place, &options, (start, end))?.located().ok_or_else(does_not)
+}
+
+impl Part {
+    fn located(self) -> Option<(NonNull<u8>, Hold)> {
+        let address = self.arena.attached.address().as_ptr().wrapping_add(self.start as usize);
+        NonNull::new(address).map(|address| (address, Hold::Arena(self)))
+    }
 }
 
 /// A part of the arena of an object, which this process may have mapped already.
-fn part_of(core: &Core, place: Place, options: &MapOptions, (start, end): (u64, u64)) -> Result<Part> {
+fn part_of(
+    label: &str,
+    memory: &OwnedFd,
+    place: Place,
+    options: &MapOptions,
+    (start, end): (u64, u64),
+) -> Result<Part> {
     let writes = options.protection == Protection::ReadWrite;
     let inherited = options.inherit == Inherit::Share;
-    let failed = |error| Error::io(format_args!("mapping the arena of object {}", core.label()), &error);
-    let stat = rustix::fs::fstat(core.fd()).map_err(std::io::Error::from).map_err(failed)?;
+    let failed = |error| Error::io(format_args!("mapping the arena of object {label}"), &error);
+    let stat = rustix::fs::fstat(memory).map_err(std::io::Error::from).map_err(failed)?;
     let mut arenas = arenas();
     arenas.retain(|mapped| mapped.arena.strong_count() > 0);
     for mapped in arenas.iter_mut() {
@@ -144,7 +172,7 @@ fn part_of(core: &Core, place: Place, options: &MapOptions, (start, end): (u64, 
             return Ok(Part { arena, start });
         }
     }
-    let attached = commonhold_tables::attach(core.fd(), place.arena_bytes, None, writes).map_err(failed)?;
+    let attached = commonhold_tables::attach(memory, place.arena_bytes, None, writes).map_err(failed)?;
     if !inherited {
         memory::set_inherited(attached.address(), attached.length(), false).map_err(failed)?;
     }
@@ -278,8 +306,22 @@ pub(crate) fn bury(shared: &Shared, is_meant: impl Fn(&Core) -> bool) {
     let map = lock(&ADDRESSES);
     let of_it = map.iter().map(|region| &region.value);
     let of_it = of_it.filter(|piece| piece.is_of(shared) && is_meant(piece.object()));
-    for arena in of_it.filter_map(arena_at).filter(|arena| !arena.buried.swap(true, Ordering::Relaxed)) {
-        let (address, length) = (arena.attached.address(), arena.attached.length());
+    of_it.filter_map(arena_at).for_each(|arena| arena.bury());
+}
+
+/// The same of what an object lies in that may move.
+pub(crate) fn bury_hold(hold: &Hold) {
+    if let Hold::Arena(part) = hold {
+        part.arena.bury();
+    }
+}
+
+impl Arena {
+    fn bury(&self) {
+        if self.buried.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (address, length) = (self.attached.address(), self.attached.length());
         // SAFETY: the whole of a mapping of ours, whose content is not what it was mapped for.
         let replaced = unsafe { memory::replace_with_nothing(address, length) };
         // SAFETY: as above. This needs no memory, and is refused by no limit.

@@ -198,7 +198,7 @@ impl Host {
             );
             return Err(Error::new(ErrorKind::Busy, text));
         }
-        let is_open = self.object(record.id).is_ok_and(|object| self.is_in_use(&object));
+        let is_open = self.object(record.id).is_ok_and(|object| self.is_in_the_way(&object));
         if is_open && self.place_in_arena(record.id).is_some() {
             let text = format!(
                 "{name} is wired and open: with another name, owner or mode it would lie in another arena; close it first"

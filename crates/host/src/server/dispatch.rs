@@ -8,6 +8,7 @@ use crate::workers::{Share, Workers};
 use commonhold_object::wire::{Header, HelloReply, Reply, Request};
 use commonhold_object::{Coherence, Error, ErrorKind, PagerKind, Result};
 use commonhold_sys::closing::is_socket;
+use commonhold_wired::Event as Moves;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 
@@ -53,6 +54,13 @@ impl Host {
             match request {
                 Request::Prefetch { object, offset, length } => {
                     this.prefetch(&session, header.number, object, offset, length);
+                }
+                Request::Place { object } => {
+                    let (host, asker) = (this.clone(), session.clone());
+                    this.when_it_lies_still(&session, object, move || {
+                        let request = Request::Place { object };
+                        host.answer(&asker, header, request, Vec::new(), Session::reply_in_time);
+                    });
                 }
                 request => this.answer(&session, header, request, fds, Session::reply_in_time),
             }
@@ -105,12 +113,43 @@ impl Host {
         fds: Vec<OwnedFd>,
         tell: fn(&Session, u64, Result<Reply>, &[BorrowedFd<'_>]),
     ) {
+        let again = self.revoking.again(&request);
+        let (reply, give) = self.try_to_answer(session, header, request, fds);
+        let wanted = self.revoking.wanted(&reply);
+        if let Some(request) = again.filter(|_| !wanted.is_empty()) {
+            let (this, session) = (self.clone(), session.clone());
+            return self.put_aside(session.share.clone(), wanted, move || {
+                let (reply, give) = this.try_to_answer(&session, header, request, Vec::new());
+                this.tell_answer(&session, header, reply, &give, tell);
+            });
+        }
+        self.tell_answer(session, header, reply, &give, tell);
+    }
+
+    fn try_to_answer(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        header: Header,
+        request: Request,
+        fds: Vec<OwnedFd>,
+    ) -> (Result<Reply>, Vec<Arc<OwnedFd>>) {
         let mut give = Vec::new();
         let reply = self.begin_much(session, header, &request).and_then(|begun| {
             let reply = self.perform(session, header, request, fds, &mut give);
             begun.iter().for_each(|begun| self.unkeep(begun));
             reply
         });
+        (reply, give)
+    }
+
+    fn tell_answer(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        header: Header,
+        reply: Result<Reply>,
+        give: &[Arc<OwnedFd>],
+        tell: fn(&Session, u64, Result<Reply>, &[BorrowedFd<'_>]),
+    ) {
         let reply = reply.map_err(advise);
         let borrowed: Vec<BorrowedFd<'_>> = give.iter().map(|fd| fd.as_fd()).collect();
         session.end();
@@ -182,6 +221,11 @@ impl Host {
             Request::Revert { name } => self.revert(session, &name),
             Request::RevertOpened { object } => self.revert_opened(session, object),
             Request::Watch { object } => self.watch(session, object).map(done),
+            Request::Place { object } => self.place(session, object, give),
+            Request::Released { object, given } => {
+                self.take_in(Moves::Released { session: session.id, object, given });
+                Ok(Reply::Done)
+            }
             Request::MapInfo { name } => self.map_info(session, &name),
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),
             Request::Counts { name, after, hottest } => self.counts(session, name.as_ref(), after, hottest),
@@ -214,7 +258,13 @@ impl Host {
                 let record = object.record();
                 record.name.is_some() && !record.options.is_shared()
             }),
-            _ => matches!(request, Request::Status | Request::ServePager { .. } | Request::Watch { .. }),
+            _ => matches!(
+                request,
+                Request::Status
+                    | Request::ServePager { .. }
+                    | Request::Watch { .. }
+                    | Request::Released { .. }
+            ),
         }
     }
 

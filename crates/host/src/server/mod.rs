@@ -47,6 +47,7 @@ pub mod object;
 mod repairs;
 mod resize;
 mod returning;
+mod revoking;
 mod seeing;
 pub mod segments;
 mod session;
@@ -141,6 +142,8 @@ pub struct Host {
     pub cluster: OnceLock<Arc<Cluster>>,
     /// Where wired objects lie. Nothing is waited for while it is locked.
     wired: Mutex<commonhold_wired::Arenas>,
+    /// Who is asked to give up places of them.
+    revoking: revoking::Revoking,
     /// Of objects that are scheduled by forwarding: what the process before this one handed over, until they are used.
     handovers: Mutex<HashMap<ObjectId, Arc<OwnedFd>>>,
     next_session: AtomicU64,

@@ -146,6 +146,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         lapsed: Mutex::default(),
         closers: Mutex::default(),
         wired: Mutex::default(),
+        revoking: super::revoking::Revoking::default(),
         handovers: Mutex::default(),
         next_session: AtomicU64::new(first_session()),
         cluster: OnceLock::new(),
