@@ -200,8 +200,12 @@ impl Movable {
 
     /// Where it lies, while this process may use it.
     pub(crate) fn lies(&self) -> Option<Arc<Lies>> {
-        let lies = seats().all.get(&self.key)?.lies.clone();
-        lies.filter(|_| !self.guards.are_revoked() || self.guards.count() > 0)
+        self.lay().filter(|_| !self.guards.are_revoked() || self.guards.count() > 0)
+    }
+
+    /// Where it lay last: what lies in that arena may need its memory when host and keeper die.
+    pub(crate) fn lay(&self) -> Option<Arc<Lies>> {
+        seats().all.get(&self.key)?.lies.clone()
     }
 
     /// Asks where it lies, unless another thread does.
@@ -285,8 +289,7 @@ impl Movable {
                 "wired object {}, which was in use, {why}; its arena is not mapped any more",
                 self.object.0
             ));
-            let lies = seats().all.get(&self.key).and_then(|seat| seat.lies.clone());
-            lies.iter().for_each(|lies| wired::bury_hold(&lies.hold));
+            self.lay().iter().for_each(|lies| wired::bury_hold(&lies.hold));
         }
     }
 }
@@ -341,12 +344,13 @@ impl Shared {
 
     /// Another host process knows of these only that they are open. The watcher says the rest.
     pub(crate) fn say_what_may_move(&'static self) {
-        for movable in of(self) {
-            let uses = movable.lies().is_some() && !movable.stays.load(Ordering::Relaxed);
-            if uses && let Err(error) = movable.tell_again() {
-                if error.kind != ErrorKind::Disconnected {
-                    complain(&format!("wired object {} stays where it is: {error}", movable.object.0));
-                }
+        for movable in of(self).into_iter().filter(|movable| !movable.stays.load(Ordering::Relaxed)) {
+            if movable.lies().is_none() {
+                self.note(&Request::Released { object: movable.object, given: 0 }, self.generation());
+            } else if let Err(error) = movable.tell_again()
+                && error.kind != ErrorKind::Disconnected
+            {
+                complain(&format!("wired object {} stays where it is: {error}", movable.object.0));
             }
         }
     }

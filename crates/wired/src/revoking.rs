@@ -116,6 +116,13 @@ impl Revocations {
         self.given
     }
 
+    /// A session lets an object move that it had open when this host process began, and does not use it.
+    pub fn does_not_hold(&mut self, session: SessionId, object: ObjectId, arena: ObjectId) {
+        self.given += 1;
+        let held = Held { given: self.given, holds: false, asked: false, arena };
+        self.objects.entry(object).or_default().holders.entry(session).or_insert(held);
+    }
+
     /// Takes an event in.
     pub fn handle(&mut self, event: Event, now_ms: u64) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -322,6 +329,14 @@ mod tests {
             assert_eq!(value.handle(Event::Released { session: A, object: X, given: given[0] }, 0), []);
         }
         assert_eq!((value.released(X), value.waits()), (1, true));
+    }
+
+    #[test]
+    fn who_says_that_it_does_not_hold_what_it_holds_has_said_nothing() {
+        let (mut value, _) = held();
+        value.does_not_hold(A, X, ARENA);
+        value.does_not_hold(SessionId(3), X, ARENA);
+        assert_eq!((value.holders(X), value.released(X)), (3, 1));
     }
 
     #[test]

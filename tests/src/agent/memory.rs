@@ -278,7 +278,7 @@ fn faults_of(start: *mut u8, pages: usize) -> i64 {
     faults() - before
 }
 
-fn faults() -> i64 {
+pub(super) fn faults() -> i64 {
     // SAFETY: a structure that is all numbers is filled.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

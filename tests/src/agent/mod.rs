@@ -17,7 +17,8 @@
 //! regain M     (every way to write what this process may only read; gives those that worked)
 //! fork exit|_exit line…          raw-clone line…            threads n line…            orphan ms line…
 //! forks line…    (refused, unless the child ends well)      do line… then line…             pause ms
-//! await M offset byte
+//! await M offset byte     open-movable O /name r|rw     guarded O fill|check first count seed     guard O     leave O
+//! work O pages ms    (counts under guards)
 //! pin M first count              unpin      (for I/O, as a registered buffer)
 //! hold-address-space path     (nothing that needs it goes on, until the file's file system ends)
 //! chdir path     touch-file path                limit what value           pid                        abort
@@ -29,6 +30,7 @@
 mod activity;
 mod history;
 mod memory;
+mod movable;
 mod objects;
 mod pinned;
 mod process;
@@ -146,6 +148,7 @@ impl Agent {
             "record" => self.on_history(words),
             "pin" | "unpin" => self.on_pinned(words),
             "count" | "round" | "add" | "sum" | "pair" | "halt" | "watch" => self.on_activity(words),
+            "open-movable" | "guarded" | "guard" | "leave" | "work" => self.on_movable(words),
             _ => self.on_process(words),
         }
     }

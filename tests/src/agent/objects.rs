@@ -13,8 +13,7 @@ impl Agent {
         match words {
             ["create", object, name, options @ ..] => self.create(object, name, options),
             ["open", object, name, access] => {
-                let access = if *access == "r" { Access::Read } else { Access::ReadWrite };
-                let opened = self.host()?.open(name, access)?;
+                let opened = self.host()?.open(name, self::access(access))?;
                 self.objects.insert((*object).to_owned(), opened);
                 Ok(String::new())
             }
@@ -152,6 +151,10 @@ fn field(info: &ObjectInfo, what: &str) -> Done {
         "page-size" => info.options.page_size.bytes().to_string(),
         _ => return Err(wrong(format!("no field {what}"))),
     })
+}
+
+pub(super) fn access(word: &str) -> Access {
+    if word == "r" { Access::Read } else { Access::ReadWrite }
 }
 
 fn on_loss(value: &str) -> OnLoss {

@@ -224,11 +224,11 @@ impl Shared {
         let (writers, readers): (Vec<_>, Vec<_>) = all.iter().partition(|object| object.access().writes());
         for object in readers.into_iter().chain(writers) {
             let request = Request::Reattach { object: object.id(), access: object.access() };
-            let lies = object.movable().map(|movable| movable.lies());
+            let lies = object.movable().map(|movable| movable.lay());
             let memory = match &lies {
                 None => object.given().as_fd(),
                 Some(Some(lies)) => lies.memory.as_fd(),
-                Some(None) => continue, // it may lie elsewhere by now
+                Some(None) => continue, // nothing of it was used here
             };
             match talk.ask(&request, &[memory], true)? {
                 Ok(_) => taken.push(object.clone()),

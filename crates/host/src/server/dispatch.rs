@@ -8,7 +8,6 @@ use crate::workers::{Share, Workers};
 use commonhold_object::wire::{Header, HelloReply, Reply, Request};
 use commonhold_object::{Coherence, Error, ErrorKind, PagerKind, Result};
 use commonhold_sys::closing::is_socket;
-use commonhold_wired::Event as Moves;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 
@@ -222,10 +221,7 @@ impl Host {
             Request::RevertOpened { object } => self.revert_opened(session, object),
             Request::Watch { object } => self.watch(session, object).map(done),
             Request::Place { object } => self.place(session, object, give),
-            Request::Released { object, given } => {
-                self.take_in(Moves::Released { session: session.id, object, given });
-                Ok(Reply::Done)
-            }
+            Request::Released { object, given } => self.released(session, object, given).map(done),
             Request::MapInfo { name } => self.map_info(session, &name),
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),
             Request::Counts { name, after, hottest } => self.counts(session, name.as_ref(), after, hottest),

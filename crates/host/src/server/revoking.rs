@@ -11,7 +11,7 @@ use commonhold_object::wire::{Event as Told, OpenReply, Reply, Request};
 use commonhold_object::{Error, ErrorKind, ObjectId, Result};
 use commonhold_sys::clock;
 use commonhold_wired::{Action, Event, Revocations};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,13 @@ type Job = Box<dyn FnOnce() + Send>;
 thread_local! {
     /// Open objects that stood in the way of the request which this thread works on, and which may be let move.
     static WANTED: RefCell<Vec<ObjectId>> = const { RefCell::new(Vec::new()) };
+    /// That request is worked on once more if some do.
+    static AGAIN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the request that this thread works on, if it is refused now, is worked on once more, with more room.
+pub(super) fn comes_again() -> bool {
+    AGAIN.get() && WANTED.with_borrow(|wanted| !wanted.is_empty())
 }
 
 /// What waits for holders.
@@ -59,12 +66,14 @@ impl Revoking {
                 | Request::SetMode { .. }
                 | Request::SetOwner { .. }
         );
-        (moves && !lock(&self.value).is_empty()).then(|| request.clone())
+        AGAIN.set(moves && !lock(&self.value).is_empty());
+        AGAIN.get().then(|| request.clone())
     }
 
     /// What stood in its way.
     pub(super) fn wanted(&self, reply: &Result<Reply>) -> Vec<ObjectId> {
         let wanted = WANTED.take();
+        AGAIN.set(false);
         match reply {
             Err(error) if matches!(error.kind, ErrorKind::Busy | ErrorKind::NoSpace) => wanted,
             _ => Vec::new(),
@@ -167,6 +176,18 @@ impl Host {
         if waits {
             self.take_in(Event::Tick);
         }
+    }
+
+    /// A session does not use a place any more; without a number: none that this host process gave it.
+    pub(super) fn released(self: &Arc<Self>, session: &Session, object: ObjectId, given: u64) -> Result<()> {
+        session.access(object)?;
+        match self.place_in_arena(object) {
+            Some(place) if given == 0 => {
+                lock(&self.revoking.value).does_not_hold(session.id, object, place.arena);
+            }
+            _ => self.take_in(Event::Released { session: session.id, object, given }),
+        }
+        Ok(())
     }
 
     /// Tells a session where an object lies that it lets move, and gives it the memory.

@@ -271,7 +271,7 @@ pub enum Request {
     Released {
         /// Which object's.
         object: ObjectId,
-        /// The number.
+        /// The number; 0: it uses none, and lets the object move, of which the host may not know.
         given: u64,
     },
 }
