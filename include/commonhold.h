@@ -73,6 +73,8 @@ typedef struct ch_object ch_object;
 #define CH_READ 1
 #define CH_WRITE 2
 
+#define CH_MOVABLE 4 /* with one of them, of a wired object: it may move, and is used under guards; see ch_guard() */
+
 /* Opens an object. */
 ch_object *ch_open(const char *name, int access);
 
@@ -147,6 +149,19 @@ ch_object *ch_create(const char *name, const ch_options *options);
 /* The same for an object that is an existing file, in place: fd is open for reading and writing, and may be closed
  * afterwards. Sets CH_PAGER_FILE. The file is never deleted by Commonhold. */
 ch_object *ch_create_file(const char *name, const ch_options *options, int fd);
+
+/* Where an object lies that was opened with CH_MOVABLE. */
+typedef struct ch_place {
+    void *address;
+    size_t length;       /* whole pages */
+    uint64_t generation; /* another one than before: it may lie elsewhere, or have another size */
+} ch_place;
+
+/* From a ch_guard() to the ch_unguard() that belongs to it the object lies where the guard says. No call to the kernel is made,
+ * unless it has moved since the guard before. A guard of 2 s stands in the way of who would move the object (EBUSY for him), and
+ * of this process's own calls that would. */
+int ch_guard(const ch_object *object, ch_place *place);
+int ch_unguard(const ch_object *object);
 
 /* Closes a handle. Mappings stay. */
 int ch_close(ch_object *object);

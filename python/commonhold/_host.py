@@ -29,9 +29,9 @@ class Host:
         """Where the host keeps its state, and by which it is found."""
         return Path(self._native.state_directory)
 
-    def open(self, name: str, mode: Mode = "r") -> Object:
+    def open(self, name: str, mode: Mode = "r", *, movable: bool = False) -> Object:
         """See `commonhold.open`."""
-        return self._native.open(name, mode)
+        return self._native.open(name, mode, movable=movable)
 
     def array(
         self,
@@ -176,12 +176,13 @@ def connect(state_directory: str | os.PathLike[str] | None = None) -> Host:
     return default_host() if state_directory is None else Host(state_directory)
 
 
-def open(name: str, mode: Mode = "r") -> Object:
-    """Opens an object for reading (`r`), or for reading and writing (`r+`).
+def open(name: str, mode: Mode = "r", *, movable: bool = False) -> Object:
+    """Opens an object for reading (`r`), or for reading and writing (`r+`). A wired object that is opened `movable` may
+    move while it is open, and is used under guards (`Object.guard`).
 
     Raises `NotFoundError`, or `PermissionDeniedError` if its mode bits do not allow it.
     """
-    return _native.default_host().open(name, mode)
+    return _native.default_host().open(name, mode, movable=movable)
 
 
 def create(

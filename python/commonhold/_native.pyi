@@ -13,7 +13,7 @@ PAGE_SIZE_BYTES: int
 class Host:
     @property
     def state_directory(self) -> os.PathLike[str]: ...
-    def open(self, name: str, mode: str) -> Object: ...
+    def open(self, name: str, mode: str, *, movable: bool = False) -> Object: ...
     def create(
         self,
         name: str,
@@ -126,6 +126,9 @@ class Object:
         """A NumPy array on it, with the dtype and shape it was created with unless given (see `commonhold.array`).
         The object may be closed while the array is in use."""
 
+    def guard(self) -> Guard:
+        """A guard of an object that was opened movable: until it is released, the object lies where it does."""
+
     def pages(
         self,
         offset: int,
@@ -209,6 +212,26 @@ class Mapping:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class Guard:
+    """Until it is released the object lies where it does. A buffer, and a context manager."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def generation(self) -> int:
+        """Another number than that of the guard before: the object may lie elsewhere, or have another size."""
+
+    def release(self) -> None:
+        """Gives it up. `BufferError` while somebody has a buffer of it."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class Pages:

@@ -6,6 +6,7 @@
 
 mod errors;
 mod exports;
+mod guard;
 mod host;
 mod images;
 mod interrupts;
@@ -24,10 +25,11 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use crate::guard::Guard;
+    #[pymodule_export]
     use crate::host::{Host, connect, default_host};
     #[pymodule_export]
     use crate::images::{Arena, Image, include_image};
-    #[pymodule_export]
     use crate::mapping::Mapping;
     #[pymodule_export]
     use crate::object::Object;

@@ -2,6 +2,7 @@
 
 use crate::errors::{OrRaise, exception, waiting};
 use crate::exports::View;
+use crate::guard::Guard;
 use crate::mapping::Mapping;
 use crate::options::{self, Mode, flags, natural, natural_or_none};
 use crate::pages::Pages;
@@ -181,6 +182,11 @@ impl Object {
         };
         let pages = map_part(py, self.opened(py)?, options, mode, length)?;
         Mapping::new(py, pages)
+    }
+
+    /// A guard of an object that was opened movable.
+    fn guard(&self, py: Python<'_>) -> PyResult<Guard> {
+        Guard::take(py, self.opened(py)?.object)
     }
 
     /// Pages that hold `length` bytes from `offset` on; they begin with the page that holds the first.

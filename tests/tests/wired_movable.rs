@@ -1,6 +1,9 @@
 //! Wired objects that move while they are open: `docs/REAL-MEMORY.md`, Movable.
 
+use commonhold_object::wire::{Reply, Request};
+use commonhold_object::{Access, ErrorKind, Name, ObjectId};
 use commonhold_tests::huge::HugePages;
+use commonhold_tests::raw::{Raw, bytes_of};
 use commonhold_tests::wait::until;
 use commonhold_tests::{MIB, TestHost, Worker};
 use std::time::{Duration, Instant};
@@ -251,6 +254,45 @@ fn a_child_is_a_client_of_its_own() {
     create(&host, 3, 64, "");
     asker.ok("resize /w1 1048576");
     user.ok("guarded o check 0 16 4");
+}
+
+#[test]
+fn answers_that_nobody_asked_for_are_none() {
+    let Some(_pool) = HugePages::more(4) else { return };
+    let host = TestHost::start();
+    let asker = host.worker();
+    for number in [1, 2, 3] {
+        create(&host, number, 64, "");
+    }
+    let user = movable(&host, 2);
+    user.all("guarded o fill 0 16 2\nguard o");
+    let looker = host.worker();
+    let id = |name: &str| ObjectId(looker.ok(&format!("stat {name} id")).parse().unwrap());
+    let mut raw = Raw::connect(&host);
+    raw.ask(&Request::Hello { program: "hostile".into() }, &[]).unwrap().unwrap();
+    let open = Request::Open { name: Name::new("/w1").unwrap(), access: Access::ReadWrite };
+    raw.ask(&open, &[]).unwrap().unwrap();
+    let said = raw.ask(&Request::Place { object: id("/w2") }, &[]).unwrap();
+    assert_eq!(said.unwrap_err().kind, ErrorKind::NotFound, "it has that not open");
+    let placed = raw.ask(&Request::Place { object: id("/w1") }, &[]).unwrap();
+    let Ok(Reply::Placed { given, .. }) = placed else { panic!("{placed:?}") };
+    // For another's object, under all numbers that may be; unasked, twice, for its own.
+    asker.send("resize /w2 1048576");
+    for number in 0..20 {
+        assert!(raw.throw(&bytes_of(0, &Request::Released { object: id("/w2"), given: number }), &[]));
+    }
+    for number in given.saturating_sub(20)..given + 20 {
+        assert!(raw.throw(&bytes_of(0, &Request::Released { object: id("/w2"), given: number }), &[]));
+    }
+    assert_eq!(asker.answer().unwrap_err().kind, "Busy");
+    user.all("guarded o check 0 16 2\nleave o");
+    // It answers nothing for what it has, and later twice.
+    asker.refused("resize /w1 1048576", "Busy");
+    for _ in 0..2 {
+        assert!(raw.throw(&bytes_of(0, &Request::Released { object: id("/w1"), given }), &[]));
+    }
+    asker.all("resize /w1 1048576\nresize /w2 524288");
+    user.ok("guarded o check 0 16 2");
 }
 
 #[test]

@@ -145,7 +145,11 @@ impl Core {
         let _ = self.movable.set(movable.clone());
         self.shared().is_movable(self.id);
         // To the host this open keeps it where it is, as all do.
-        if is_used { movable.tell_again() } else { Ok(()) }
+        if is_used {
+            return movable.tell_again();
+        }
+        self.shared().note(&Request::Released { object: self.id, given: 0 }, self.opened_at());
+        Ok(())
     }
 
     /// What this process has it open movable by, if it has.

@@ -116,6 +116,8 @@ fn sample_requests() -> Vec<Vec<u8>> {
         Request::Counts { name: None, after: Some(object), hottest: 3 },
         Request::Trace { name: name(), place: None },
         Request::Watch { object },
+        Request::Place { object },
+        Request::Released { object, given: 1 << 50 },
     ];
     both(&all)
 }

@@ -48,6 +48,9 @@ static void null_arguments(void) {
     NO_POINTER(ch_map(NULL, PAGE, CH_PROT_READ, CH_SHARED, NULL, 0), EINVAL);
     REFUSED(ch_map_many(NULL, 1), EINVAL);
     REFUSED(ch_close(NULL), EINVAL);
+    ch_place place;
+    REFUSED(ch_guard(NULL, &place), EINVAL);
+    REFUSED(ch_unguard(NULL), EINVAL);
     REFUSED(ch_read(NULL, &state, 1, 0), EINVAL);
     REFUSED(ch_write(NULL, &state, 1, 0), EINVAL);
     REFUSED(ch_stat(NULL, &info), EINVAL);
@@ -137,8 +140,15 @@ static void direct_object(void) {
     CHECK(ch_incore(words, 4 * PAGE, states) == 0);
     CHECK(states[0] != CH_ABSENT && states[1] == CH_ABSENT && states[2] != CH_ABSENT);
 
+    ch_place place;
+    REFUSED(ch_guard(o, &place), EINVAL); /* it was not opened movable */
+    REFUSED(ch_guard(o, NULL), EINVAL);
+    REFUSED(ch_unguard(o), EINVAL);
+    NO_POINTER(ch_open("/c/direct", CH_MOVABLE), EINVAL);
+
     ch_object *reader = ch_open("/c/direct", CH_READ);
     CHECK(reader != NULL);
+    NO_POINTER(ch_open("/c/direct", CH_READ | CH_MOVABLE), EOPNOTSUPP); /* not wired */
     NO_POINTER(ch_map(NULL, PAGE, CH_PROT_READ | CH_PROT_WRITE, CH_SHARED, reader, 0), EACCES);
     NO_POINTER(ch_map(NULL, PAGE, CH_PROT_READ, 0, reader, 0), EINVAL);
     NO_POINTER(ch_map(NULL, PAGE, 8, CH_SHARED, reader, 0), EINVAL);

@@ -10,6 +10,10 @@ use commonhold_object::{Coherence, Error, ErrorKind, PagerKind, Result};
 use commonhold_sys::closing::is_socket;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// So long a request is worked on again where holders stand in its way.
+const FOR_HOLDERS: Duration = Duration::from_millis(commonhold_wired::DEADLINE_MS);
 
 impl Host {
     /// Answers a request, now or later. Takes those of the descriptors that it calls for; the others are left to whoever
@@ -112,17 +116,31 @@ impl Host {
         fds: Vec<OwnedFd>,
         tell: fn(&Session, u64, Result<Reply>, &[BorrowedFd<'_>]),
     ) {
-        let again = self.revoking.again(&request);
+        self.answer_until(session, header, (request, fds), tell, Instant::now() + FOR_HOLDERS);
+    }
+
+    /// An open object that stands in the way is revoked, and the request worked on once more: again and again, for a holder may be
+    /// told where it lies just before, but not for longer than holders may take.
+    fn answer_until(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        header: Header,
+        (request, fds): (Request, Vec<OwnedFd>),
+        tell: fn(&Session, u64, Result<Reply>, &[BorrowedFd<'_>]),
+        until: Instant,
+    ) {
+        let again = self.revoking.again(&request, until);
         let (reply, give) = self.try_to_answer(session, header, request, fds);
         let wanted = self.revoking.wanted(&reply);
-        if let Some(request) = again.filter(|_| !wanted.is_empty()) {
-            let (this, session) = (self.clone(), session.clone());
-            return self.put_aside(session.share.clone(), wanted, move || {
-                let (reply, give) = this.try_to_answer(&session, header, request, Vec::new());
-                this.tell_answer(&session, header, reply, &give, tell);
-            });
+        match again.filter(|_| !wanted.is_empty()) {
+            Some(request) => {
+                let (this, asker) = (self.clone(), session.clone());
+                self.put_aside(session.share.clone(), wanted, move || {
+                    this.answer_until(&asker, header, (request, Vec::new()), tell, until);
+                });
+            }
+            None => self.tell_answer(session, header, reply, &give, tell),
         }
-        self.tell_answer(session, header, reply, &give, tell);
     }
 
     fn try_to_answer(

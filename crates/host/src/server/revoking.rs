@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -53,7 +54,7 @@ impl Revoking {
     }
 
     /// A request to be worked on once more if open objects stand in its way. None: nobody lets any move, or it moves none.
-    pub(super) fn again(&self, request: &Request) -> Option<Request> {
+    pub(super) fn again(&self, request: &Request, until: Instant) -> Option<Request> {
         WANTED.take();
         let moves = matches!(
             request,
@@ -66,7 +67,7 @@ impl Revoking {
                 | Request::SetMode { .. }
                 | Request::SetOwner { .. }
         );
-        AGAIN.set(moves && !lock(&self.value).is_empty());
+        AGAIN.set(moves && Instant::now() < until && !lock(&self.value).is_empty());
         AGAIN.get().then(|| request.clone())
     }
 

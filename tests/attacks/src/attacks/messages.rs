@@ -99,6 +99,8 @@ fn requests(numbers: &mut Numbers) -> Vec<Request> {
         Request::Revert { name: named.clone() },
         Request::MapInfo { name: named.clone() },
         Request::Watch { object },
+        Request::Place { object },
+        Request::Released { object, given: offset },
         Request::Status,
         Request::Hosts,
         Request::ServePager { pager: named },
@@ -120,6 +122,8 @@ fn is_forbidden(request: &Request) -> bool {
         Request::StatObject { .. }
         | Request::ResizeOpened { .. }
         | Request::Watch { .. }
+        | Request::Place { .. }
+        | Request::Released { .. }
         | Request::Reattach { .. } => true,
         _ => false,
     }
