@@ -30,6 +30,7 @@ mod _native {
     use crate::host::{Host, connect, default_host};
     #[pymodule_export]
     use crate::images::{Arena, Image, include_image};
+    #[pymodule_export]
     use crate::mapping::Mapping;
     #[pymodule_export]
     use crate::object::Object;

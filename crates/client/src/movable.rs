@@ -14,11 +14,12 @@ use crate::{Access, Error, ErrorKind, ObjectId, Protection, Result, complain};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Reply, Request};
 use commonhold_object::{PAGE_SIZE_BYTES, Place, pages_of};
-use commonhold_wired::Guards;
+use commonhold_wired::{DEADLINE_MS, Guards};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// What is known of each.
 static SEATS: LazyLock<Mutex<Seats>> = LazyLock::new(Mutex::default);
@@ -171,6 +172,9 @@ impl Movable {
     /// A guard: without a call, unless the place was revoked.
     pub(crate) fn guard(&self, core: &Core) -> Result<Guard<'_>> {
         while !self.guards.enter() {
+            if !self.wait_for_guards() && self.guards.enter_beside() {
+                break;
+            }
             self.ask(core)?;
         }
         Ok(Guard {
@@ -208,11 +212,30 @@ impl Movable {
         seats().all.get(&self.key)?.lies.clone()
     }
 
+    /// Waits until what was revoked is answered; not for longer than the host does. Then it lies where it lay, as long as somebody
+    /// has a guard: it may be this thread.
+    fn wait_for_guards(&self) -> bool {
+        self.shared.answer_revokes();
+        let until = Instant::now() + Duration::from_millis(DEADLINE_MS);
+        let mut all = seats();
+        while all.all.get(&self.key).is_some_and(|seat| seat.owes) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            all = ASKED.wait_timeout(all, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
     /// Asks where it lies, unless another thread does.
     fn ask(&self, core: &Core) -> Result<()> {
         let mut all = seats();
         while all.all.get(&self.key).is_some_and(|seat| seat.asking) {
             all = ASKED.wait(all).unwrap_or_else(PoisonError::into_inner);
+        }
+        if all.all.get(&self.key).is_some_and(|seat| seat.owes) {
+            return Ok(()); // revoked again: who asks has answered before
         }
         if !self.guards.are_revoked() {
             return Ok(());
@@ -311,19 +334,15 @@ impl Shared {
     /// The host revokes a place.
     pub(crate) fn revoke(&'static self, object: ObjectId, given: u64) {
         let Some(movable) = Movable::is_known(self, object) else { return };
-        let free = {
+        {
             let mut seats = seats();
             let Some(seat) = seats.all.get_mut(&movable.key).filter(|seat| seat.revoked < given) else {
                 return;
             };
-            seat.revoked = given;
-            let free = movable.guards.revoke();
-            seat.owes = !free;
-            free
-        };
-        if free {
-            self.note(&Request::Released { object, given }, self.generation());
+            (seat.revoked, seat.owes) = (given, true);
+            movable.guards.revoke();
         }
+        self.answer_revokes();
     }
 
     /// Answers what was revoked and is used no more. The watcher does.
@@ -333,13 +352,16 @@ impl Shared {
                 let mut seats = seats();
                 let Some(seat) = seats.all.get_mut(&movable.key) else { continue };
                 let free = seat.owes && movable.guards.count() == 0;
-                seat.owes &= !free;
                 free.then_some(seat.revoked)
             };
-            if let Some(given) = given {
-                self.note(&Request::Released { object: movable.object, given }, self.generation());
+            let Some(given) = given else { continue };
+            self.note(&Request::Released { object: movable.object, given }, self.generation());
+            // Only now: who asks anew comes after the answer. Said twice it is said once.
+            if let Some(seat) = seats().all.get_mut(&movable.key).filter(|seat| seat.revoked == given) {
+                seat.owes = false;
             }
         }
+        ASKED.notify_all();
     }
 
     /// Another host process knows of these only that they are open. The watcher says the rest.

@@ -40,6 +40,12 @@ impl Guards {
         self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, entered).is_ok()
     }
 
+    /// Takes a guard beside others, whatever is revoked: as long as one is there, the place is.
+    pub fn enter_beside(&self) -> bool {
+        let step = |word: u64| (word & !REVOKED > 0).then_some(word + 1);
+        self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, step).is_ok()
+    }
+
     /// Gives a guard up; whether the host is to be told now.
     pub fn leave(&self) -> bool {
         left(self.0.fetch_sub(1, Ordering::AcqRel)).1
