@@ -217,8 +217,16 @@ impl Host {
         let lies_in = self.place_in_arena(object.id).map(|place| place.arena);
         // What was removed lies where it did. It has no users that it could be kept from.
         if object.record().name.is_some() || had.is_none() || had != lies_in {
-            self.settle_place(object)?;
-            self.check_settled(session, object, access)?;
+            /// So often its name, owner or mode may change meanwhile.
+            const TRIES: u32 = 16;
+            let mut tries = 0..TRIES;
+            loop {
+                self.settle_place(object)?;
+                match self.check_settled(session, object, access) {
+                    Err(error) if error.kind == ErrorKind::Busy && tries.next().is_some() => {}
+                    settled => break settled?,
+                }
+            }
         }
         let place = self.place_in_arena(object.id).ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, "the object lies in no arena, so that it does not move")
