@@ -33,7 +33,8 @@
  * middle of a call ends after it; asynchronous cancellation is not for programs that use the library.
  *
  * Fork. A child sees the same objects at the same addresses and is a client of its own. Handles stay usable.
- * One thing is not inherited: private writable mappings of controlled objects (touching them is SIGSEGV).
+ * What it has of a mapping can be chosen (ch_inherit). Else one thing is not inherited: private writable mappings of
+ * controlled objects (touching them is SIGSEGV).
  *
  * Names are absolute paths in the host's own name space, such as "/lab/counts", in UTF-8. */
 #ifndef COMMONHOLD_H
@@ -71,6 +72,8 @@ typedef struct ch_object ch_object;
 /* What an object is opened for. Writing includes reading. */
 #define CH_READ 1
 #define CH_WRITE 2
+
+#define CH_MOVABLE 4 /* with one of them, of a wired object: it may move, and is used under guards; see ch_guard() */
 
 /* Opens an object. */
 ch_object *ch_open(const char *name, int access);
@@ -147,6 +150,19 @@ ch_object *ch_create(const char *name, const ch_options *options);
  * afterwards. Sets CH_PAGER_FILE. The file is never deleted by Commonhold. */
 ch_object *ch_create_file(const char *name, const ch_options *options, int fd);
 
+/* Where an object lies that was opened with CH_MOVABLE. */
+typedef struct ch_place {
+    void *address;
+    size_t length;       /* whole pages */
+    uint64_t generation; /* another one than before: it may lie elsewhere, or have another size */
+} ch_place;
+
+/* From a ch_guard() to the ch_unguard() that belongs to it the object lies where the guard says. No call to the kernel is made,
+ * unless it has moved since the guard before. A guard of 2 s stands in the way of who would move the object (EBUSY for him), and
+ * of this process's own calls that would. */
+int ch_guard(const ch_object *object, ch_place *place);
+int ch_unguard(const ch_object *object);
+
 /* Closes a handle. Mappings stay. */
 int ch_close(ch_object *object);
 
@@ -169,6 +185,10 @@ int ch_write(const ch_object *object, const void *data, size_t length, uint64_t 
 #define CH_PREFETCH 0x40  /* begin to bring all pages in, without waiting */
 #define CH_IN_THREAD 0x80 /* the faulting thread serves itself where it can */
 #define CH_OWN_TABLES 0x100 /* of an object with shared page tables: by tables of this process's own */
+/* ... and at most one of these: what a fork child has of it. */
+#define CH_INHERIT_SHARE 0    /* the same object: so it is where nothing is said */
+#define CH_INHERIT_COPY 0x200 /* the bytes as they are at fork, in memory of its own */
+#define CH_INHERIT_NONE 0x400 /* nothing: a touch is SIGSEGV */
 
 /* Maps part of an object. Address (NULL: anywhere) and offset are multiples of the page size, 4096; the length is
  * rounded up to whole pages, and the range must lie in the object as it is now, whoever resized it (its last page
@@ -215,6 +235,11 @@ int ch_unlock(void *address, size_t length);
 
 /* Begins to bring pages in, without waiting. */
 int ch_prefetch(void *address, size_t length);
+
+/* What a fork child has of the range from now on: one of CH_INHERIT_... With CH_INHERIT_COPY fork() itself makes the copy, so
+ * that it takes as long as that; the child's memory is no object's, and only ch_unmap() and ch_inherit() work on it. Where
+ * there is no memory for it the child has nothing there, and says so on standard error. */
+int ch_inherit(void *address, size_t length, int how);
 
 /* States of pages, as ch_incore() gives them: one of the first five, and perhaps CH_LOCKED. */
 #define CH_INVALID 0 /* past the end of the object */

@@ -45,7 +45,7 @@ from ._host import (
     status,
 )
 from ._locks import locked
-from ._native import PAGE_SIZE_BYTES, Mapping, Object, incore, lock, prefetch, stop_pagers, sync, unlock
+from ._native import PAGE_SIZE_BYTES, Mapping, Object, incore, inherit, lock, prefetch, stop_pagers, sync, unlock
 from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
 
 _atexit.register(stop_pagers)
@@ -79,6 +79,7 @@ __all__ = [
     "create",
     "handle",
     "incore",
+    "inherit",
     "lock",
     "locked",
     "ls",

@@ -10,7 +10,7 @@ import numpy as np
 from ._errors import ExistsError, InvalidError, NotFoundError, PermissionDeniedError, mismatch
 from ._native import PAGE_SIZE_BYTES, Object
 from ._types import agree, order_of, parse, storable, tag_of
-from ._typing import Array, DType, Mode, Order, Shape, States
+from ._typing import Array, DType, Inherit, Mode, Order, Shape, States
 
 if TYPE_CHECKING:
     from ._host import Host
@@ -48,6 +48,7 @@ def array(
     lock: bool = False,
     prefetch: bool = False,
     in_thread: bool = False,
+    inherit: Inherit = "share",
     **options: Any,
 ) -> Array:
     """A NumPy array on the object of that name. Other programs may hold the same pages.
@@ -62,7 +63,8 @@ def array(
 
     `mode` is `r+` (read and write), `r` (read), or `c` (copy-on-write: what is written stays in this array). Unless
     given: `r+`, or `r` where writing is not permitted. `offset` is where the array begins in the object, in bytes.
-    `order` is NumPy's, `C` or `F`, and recorded with the shape: unless given, it is that of the object. `lock`, `prefetch` and `in_thread` are those of `Object.map`.
+    `order` is NumPy's, `C` or `F`, and recorded with the shape: unless given, it is that of the object. `lock`, `prefetch`,
+    `in_thread` and `inherit` are those of `Object.map`.
 
     Raises `NotFoundError` if there is no such object (and `create` is not given), `ExistsError` with
     `create="new"`, `MismatchError` if dtype or shape do not fit it, `PermissionDeniedError`, `InvalidError` for an
@@ -72,7 +74,8 @@ def array(
 
     return array_on_host(
         default_host(), name, shape, dtype, create=create, size=size, mode=mode, options=options,
-        how={"offset": offset, "order": order, "lock": lock, "prefetch": prefetch, "in_thread": in_thread},
+        how={"offset": offset, "order": order, "lock": lock, "prefetch": prefetch, "in_thread": in_thread,
+             "inherit": inherit},
     )  # fmt: skip
 
 
@@ -176,6 +179,7 @@ def on_object(
     lock: bool = False,
     prefetch: bool = False,
     in_thread: bool = False,
+    inherit: Inherit = "share",
 ) -> Array:
     """A NumPy array on an open object; the object may be closed afterwards."""
     dims = None if shape is None else _dims(shape)
@@ -191,7 +195,9 @@ def on_object(
     nbytes = _nbytes(elements, dims)
     if offset < 0 or nbytes <= 0 or offset + nbytes > opened.size_bytes:
         _refuse(opened, elements, dims, offset, nbytes)
-    pages = opened.pages(offset, nbytes, mode, lock=lock, prefetch=prefetch, in_thread=in_thread)
+    pages = opened.pages(
+        offset, nbytes, mode, lock=lock, prefetch=prefetch, in_thread=in_thread, inherit=inherit
+    )
     return np.ndarray(dims, elements, pages, offset % PAGE_SIZE_BYTES, None, order)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from ._arrays import array_on_host
 from ._files import File, backing
 from ._native import Object
 from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
-from ._typing import Array, Buffer, DType, Mode, Order, Shape, Sync
+from ._typing import Array, Buffer, DType, Inherit, Mode, Order, Shape, Sync
 
 PageIn = Callable[[str, int, int], Buffer]
 PageOut = Callable[[str, int, bytes], object]
@@ -29,9 +29,9 @@ class Host:
         """Where the host keeps its state, and by which it is found."""
         return Path(self._native.state_directory)
 
-    def open(self, name: str, mode: Mode = "r") -> Object:
+    def open(self, name: str, mode: Mode = "r", *, movable: bool = False) -> Object:
         """See `commonhold.open`."""
-        return self._native.open(name, mode)
+        return self._native.open(name, mode, movable=movable)
 
     def array(
         self,
@@ -47,12 +47,14 @@ class Host:
         lock: bool = False,
         prefetch: bool = False,
         in_thread: bool = False,
+        inherit: Inherit = "share",
         **options: Any,
     ) -> Array:
         """See `commonhold.array`."""
         return array_on_host(
             self, name, shape, dtype, create=create, size=size, mode=mode, options=options,
-            how={"offset": offset, "order": order, "lock": lock, "prefetch": prefetch, "in_thread": in_thread},
+            how={"offset": offset, "order": order, "lock": lock, "prefetch": prefetch, "in_thread": in_thread,
+                 "inherit": inherit},
         )  # fmt: skip
 
     def create(self, name: str, size: int | None = None, *, tag: str = "", **options: Any) -> Object:
@@ -174,12 +176,13 @@ def connect(state_directory: str | os.PathLike[str] | None = None) -> Host:
     return default_host() if state_directory is None else Host(state_directory)
 
 
-def open(name: str, mode: Mode = "r") -> Object:
-    """Opens an object for reading (`r`), or for reading and writing (`r+`).
+def open(name: str, mode: Mode = "r", *, movable: bool = False) -> Object:
+    """Opens an object for reading (`r`), or for reading and writing (`r+`). A wired object that is opened `movable` may
+    move while it is open, and is used under guards (`Object.guard`).
 
     Raises `NotFoundError`, or `PermissionDeniedError` if its mode bits do not allow it.
     """
-    return _native.default_host().open(name, mode)
+    return _native.default_host().open(name, mode, movable=movable)
 
 
 def create(

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
-from ._typing import Array, Buffer, DType, Mode, Order, Shape, States
+from ._typing import Array, Buffer, DType, Inherit, Mode, Order, Shape, States
 
 PAGE_SIZE_BYTES: int
 
@@ -13,7 +13,7 @@ PAGE_SIZE_BYTES: int
 class Host:
     @property
     def state_directory(self) -> os.PathLike[str]: ...
-    def open(self, name: str, mode: str) -> Object: ...
+    def open(self, name: str, mode: str, *, movable: bool = False) -> Object: ...
     def create(
         self,
         name: str,
@@ -118,12 +118,14 @@ class Object:
         lock: bool = False,
         prefetch: bool = False,
         in_thread: bool = False,
+        inherit: Inherit = "share",
     ) -> Mapping:
         """Maps `length` bytes from `offset` (page-aligned) on; all unless given.
 
         `mode` is that of the object unless given; `c` is copy-on-write. `address` is a hint, or with `fixed` the
         only place. `lock`: hold each page as it comes in. `prefetch`: begin to bring all in. `in_thread`: the
-        faulting thread serves itself where it can.
+        faulting thread serves itself where it can. `inherit`: what a fork child has of it: the object (`share`), a
+        copy of its bytes as they are at fork (`copy`), or nothing (`none`).
         """
 
     def array(
@@ -137,9 +139,13 @@ class Object:
         lock: bool = False,
         prefetch: bool = False,
         in_thread: bool = False,
+        inherit: Inherit = "share",
     ) -> Array:
         """A NumPy array on it, with the dtype and shape it was created with unless given (see `commonhold.array`).
         The object may be closed while the array is in use."""
+
+    def guard(self) -> Guard:
+        """A guard of an object that was opened movable: until it is released, the object lies where it does."""
 
     def pages(
         self,
@@ -150,6 +156,7 @@ class Object:
         lock: bool = False,
         prefetch: bool = False,
         in_thread: bool = False,
+        inherit: Inherit = "share",
     ) -> Pages: ...
     def sync(self, offset: int = 0, length: int | None = None, *, freeze: bool = False) -> int:
         """Makes the range what is stored, by the mode chosen at creation; gives the number of pages written."""
@@ -227,6 +234,9 @@ class Mapping:
     def lock(self, offset: int = 0, length: int | None = None) -> bool: ...
     def unlock(self, offset: int = 0, length: int | None = None) -> None: ...
     def prefetch(self, offset: int = 0, length: int | None = None) -> None: ...
+    def inherit(self, how: Inherit, offset: int = 0, length: int | None = None) -> None:
+        """From now on a fork child has that of it: the object (`share`), a copy (`copy`), or nothing (`none`)."""
+
     def incore(self, offset: int = 0, length: int | None = None) -> States: ...
     def close(self) -> None:
         """Gives it up. Arrays and buffers made of it go on: the pages are unmapped when the last is gone."""
@@ -238,6 +248,26 @@ class Mapping:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class Guard:
+    """Until it is released the object lies where it does. A buffer, and a context manager."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def generation(self) -> int:
+        """Another number than that of the guard before: the object may lie elsewhere, or have another size."""
+
+    def release(self) -> None:
+        """Gives it up. `BufferError` while somebody has a buffer of it."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class Pages:
@@ -279,6 +309,10 @@ def unlock(target: Buffer | Mapping | Object) -> None:
 
 def prefetch(target: Buffer | Mapping | Object) -> None:
     """Begins to bring the pages in, without waiting."""
+
+def inherit(target: Buffer | Mapping, how: Inherit) -> None:
+    """From now on a fork child has that of the pages of an array or mapping: the object (`share`), a copy of its bytes
+    as they are at fork (`copy`), or nothing (`none`)."""
 
 def incore(target: Buffer | Mapping | Object) -> States:
     """State of each page that holds part of an array, mapping or object: a `PageState`, plus `LOCKED`."""

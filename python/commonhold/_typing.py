@@ -11,6 +11,7 @@ Buffer: TypeAlias = Any
 Array: TypeAlias = npt.NDArray[Any]
 DType: TypeAlias = npt.DTypeLike | None
 Shape: TypeAlias = int | Sequence[int]
+Inherit: TypeAlias = Literal["share", "copy", "none"]
 Mode: TypeAlias = Literal["r", "r+", "rw", "c"]
 Sync: TypeAlias = Literal["plain", "ordered", "atomic"]
 Order: TypeAlias = Literal["C", "F"]

@@ -67,10 +67,14 @@ impl Host {
     }
 
     /// Opens an object: `r`, or `r+`.
-    fn open(&self, py: Python<'_>, name: &str, mode: &str) -> PyResult<Object> {
+    #[pyo3(signature = (name, mode, *, movable = false))]
+    fn open(&self, py: Python<'_>, name: &str, mode: &str, movable: bool) -> PyResult<Object> {
         let mode = Mode::parse(mode).or_raise(py)?;
         let (host, owned) = (self.host.clone(), name.to_owned());
-        let object = waiting(py, move || host.open(&owned, mode.access()))?;
+        let object = waiting(py, move || match movable {
+            true => host.open_movable(&owned, mode.access()),
+            false => host.open(&owned, mode.access()),
+        })?;
         Ok(Object::new(Opened { host: self.host.clone(), object }, name))
     }
 

@@ -7,6 +7,7 @@
 mod channel;
 mod errors;
 mod exports;
+mod guard;
 mod host;
 mod images;
 mod interrupts;
@@ -27,6 +28,8 @@ mod _native {
     #[pymodule_export]
     use crate::channel::Channel;
     #[pymodule_export]
+    use crate::guard::Guard;
+    #[pymodule_export]
     use crate::host::{Host, connect, default_host};
     #[pymodule_export]
     use crate::images::{Arena, Image, include_image};
@@ -39,7 +42,7 @@ mod _native {
     #[pymodule_export]
     use crate::pages::Pages;
     #[pymodule_export]
-    use crate::ranges::{address_range, incore, lock, prefetch, sync, unlock};
+    use crate::ranges::{address_range, incore, inherit, lock, prefetch, sync, unlock};
 
     #[pymodule_export]
     const PAGE_SIZE_BYTES: u64 = commonhold::PAGE_SIZE_BYTES;

@@ -1,8 +1,8 @@
 //! A mapping that a program made by hand: the buffer protocol, a context manager, and a close that is safe.
 
-use crate::errors::{exception, waiting};
+use crate::errors::{OrRaise, exception, waiting};
 use crate::exports;
-use crate::options::{natural, natural_or_none};
+use crate::options::{self, natural, natural_or_none};
 use crate::pages::Pages;
 use crate::ranges::page_states;
 use commonhold::{Error, PAGE_SIZE_BYTES, classical};
@@ -162,6 +162,19 @@ impl Mapping {
         #[pyo3(from_py_with = natural_or_none)] length: Option<usize>,
     ) -> PyResult<()> {
         self.on_range(py, offset, length, classical::prefetch)
+    }
+
+    /// From now on a fork child has that of it: `share`, `copy` or `none`.
+    #[pyo3(signature = (how, offset = 0, length = None))]
+    fn inherit(
+        &self,
+        py: Python<'_>,
+        how: &str,
+        #[pyo3(from_py_with = natural)] offset: usize,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<usize>,
+    ) -> PyResult<()> {
+        let how = options::inherit(how).or_raise(py)?;
+        self.on_range(py, offset, length, move |start, length| classical::inherit(start, length, how))
     }
 
     /// State of each page of the range, as a NumPy array: a `PageState`, plus `LOCKED`.

@@ -2,8 +2,9 @@
 
 use crate::errors::{OrRaise, exception, waiting};
 use crate::exports::View;
+use crate::guard::Guard;
 use crate::mapping::Mapping;
-use crate::options::{Mode, flags, natural, natural_or_none};
+use crate::options::{self, Mode, flags, natural, natural_or_none};
 use crate::pages::Pages;
 use crate::ranges::page_states;
 use crate::{interrupts, records, second_interrupt};
@@ -151,10 +152,10 @@ impl Object {
     ///
     /// `mode` is that of the object unless given; `c` is copy-on-write. `address` is a hint, or with `fixed` the only
     /// place. `lock`: hold each page as it comes in. `prefetch`: begin to bring all in. `in_thread`: the faulting
-    /// thread serves itself where it can. Raises `InvalidError` for a range that is misaligned or past the end, and
+    /// thread serves itself where it can. `inherit`: what a fork child has of it, `share`, `copy` or `none`. Raises `InvalidError` for a range that is misaligned or past the end, and
     /// `PermissionDeniedError` for writing to what was opened for reading.
     #[pyo3(signature = (offset = 0, length = None, mode = None, *, address = 0, fixed = false, lock = false,
-        prefetch = false, in_thread = false))]
+        prefetch = false, in_thread = false, inherit = "share"))]
     #[allow(clippy::too_many_arguments)] // one for each thing that can be chosen, most named by the caller
     fn map(
         &self,
@@ -167,6 +168,7 @@ impl Object {
         lock: bool,
         prefetch: bool,
         in_thread: bool,
+        inherit: &str,
     ) -> PyResult<Mapping> {
         let mode = self.map_mode(py, mode)?;
         let flags = commonhold::MapFlags { fixed, ..flags(lock, prefetch, in_thread) };
@@ -177,13 +179,20 @@ impl Object {
             protection: mode.protection(),
             sharing: mode.sharing(),
             flags,
+            inherit: options::inherit(inherit).or_raise(py)?,
         };
         let pages = map_part(py, self.opened(py)?, options, mode, length)?;
         Mapping::new(py, pages)
     }
 
+    /// A guard of an object that was opened movable.
+    fn guard(&self, py: Python<'_>) -> PyResult<Guard> {
+        Guard::take(py, self.opened(py)?.object)
+    }
+
     /// Pages that hold `length` bytes from `offset` on; they begin with the page that holds the first.
-    #[pyo3(signature = (offset, length, mode = None, *, lock = false, prefetch = false, in_thread = false))]
+    #[pyo3(signature = (offset, length, mode = None, *, lock = false, prefetch = false, in_thread = false,
+        inherit = "share"))]
     #[allow(clippy::too_many_arguments)] // as above
     fn pages(
         &self,
@@ -194,6 +203,7 @@ impl Object {
         lock: bool,
         prefetch: bool,
         in_thread: bool,
+        inherit: &str,
     ) -> PyResult<Pages> {
         let mode = self.map_mode(py, mode)?;
         let first = offset / PAGE_SIZE_BYTES * PAGE_SIZE_BYTES;
@@ -206,6 +216,7 @@ impl Object {
             protection: mode.protection(),
             sharing: mode.sharing(),
             flags: flags(lock, prefetch, in_thread),
+            inherit: options::inherit(inherit).or_raise(py)?,
         };
         map_part(py, self.opened(py)?, options, mode, Some(length))
     }

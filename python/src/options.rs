@@ -2,8 +2,8 @@
 
 use crate::errors::exception;
 use commonhold::{
-    Access, Coherence, CreateOptions, Error, MapFlags, OnLastDeath, OnLoss, Protection, Result, Sharing,
-    SyncMode, Translation,
+    Access, Coherence, CreateOptions, Error, Inherit, MapFlags, OnLastDeath, OnLoss, Protection, Result,
+    Sharing, SyncMode, Translation,
 };
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -141,6 +141,16 @@ pub(crate) fn shared(
         }
     };
     Ok(CreateOptions { coherence, ..options })
+}
+
+/// Reads what a fork child has of a mapping.
+pub(crate) fn inherit(word: &str) -> Result<Inherit> {
+    match word {
+        "share" => Ok(Inherit::Share),
+        "copy" => Ok(Inherit::Copy),
+        "none" => Ok(Inherit::None),
+        _ => Err(Error::invalid(format!("inherit {word:?} is none of \"share\", \"copy\" and \"none\""))),
+    }
 }
 
 /// Wishes for a mapping.

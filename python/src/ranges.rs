@@ -1,8 +1,9 @@
 //! The classical calls on what Python has in its hands: arrays, slices of arrays, mappings, whole objects.
 
-use crate::errors::{exception, waiting};
+use crate::errors::{OrRaise, exception, waiting};
 use crate::exports::View;
 use crate::object::Object;
+use crate::options;
 use commonhold::{Error, PAGE_SIZE_BYTES, PageState, classical};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyTuple};
@@ -79,6 +80,19 @@ pub(crate) fn unlock(target: &Bound<'_, PyAny>) -> PyResult<()> {
 #[pyfunction]
 pub(crate) fn prefetch(target: &Bound<'_, PyAny>) -> PyResult<()> {
     Target::of(target)?.act(target.py(), |o, n| o.prefetch(0, n), classical::prefetch)
+}
+
+/// From now on a fork child has that of the pages of an array or mapping: `share`, `copy` or `none`.
+#[pyfunction]
+pub(crate) fn inherit(target: &Bound<'_, PyAny>, how: &str) -> PyResult<()> {
+    let how = options::inherit(how).or_raise(target.py())?;
+    let of_mappings =
+        || Error::invalid("what a child has is said of arrays and mappings, and not of an object");
+    Target::of(target)?.act(
+        target.py(),
+        move |_, _| Err(of_mappings()),
+        move |start, length| classical::inherit(start, length, how),
+    )
 }
 
 /// State of each page, as a NumPy array: `PageState` in the low bits, `LOCKED` where it is locked.

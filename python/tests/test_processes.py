@@ -1,5 +1,6 @@
 """Other processes: fork, spawn, pickles and handles, and one that is killed."""
 
+import faulthandler
 import multiprocessing
 import os
 import pickle
@@ -68,6 +69,44 @@ def test_a_fork_child_has_its_parents_arrays(array, tmp_path):
     ch.sync(array)
     on_disk = np.fromfile(tmp_path / "file", "u4").reshape(16, 1024)
     assert on_disk[:4, 7].tolist() == [1, 2, 3, 0]
+
+
+def in_child(run) -> int:
+    """Runs in a fork child; gives what it returned, or minus its signal."""
+    child = os.fork()
+    if child == 0:
+        faulthandler.disable()  # some end by a signal, as they shall
+        try:
+            os._exit(run())
+        except BaseException:
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_what_a_fork_child_has_can_be_chosen(name):
+    array = ch.array(name, (4, 1024), "u4", create=True, inherit="copy")
+    array[:] = 5
+
+    def writes_its_copy():
+        ok = (array == 5).all()
+        array[:] = 6
+        return 0 if ok and (array == 6).all() else 1
+
+    assert in_child(writes_its_copy) == 0 and (array == 5).all()
+    ch.inherit(array[1:2], "none")
+    assert in_child(lambda: int(array[1, 0])) == -signal.SIGSEGV
+    assert in_child(lambda: int(array[2, 0])) == 5
+    with ch.open(name).map(inherit="none") as mapping:
+        view = memoryview(mapping)
+        assert in_child(lambda: view[0]) == -signal.SIGSEGV
+        mapping.inherit("share")
+        assert in_child(lambda: view[0]) == 5
+        mapping.inherit("copy", 4096, 4096)
+        del view
+    with pytest.raises(ch.InvalidError, match="share"):
+        ch.inherit(array, "both")
+    with ch.open(name) as opened, pytest.raises(ch.InvalidError, match="arrays and mappings"):
+        ch.inherit(opened, "copy")
 
 
 def test_forks_while_threads_come_and_go(array, name):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import resource
 
 import commonhold as ch
+import numpy as np
+import pytest
 
 SIZE = 100_000
 PAGES = SIZE * 8 // 4096
@@ -28,3 +30,26 @@ def test_an_array_without_faults(name):
     assert (again == 1.0).all()
     for other in ("-warm", "-paged"):
         ch.remove(name + other)
+
+
+def test_an_object_that_may_move_is_used_under_guards(name):
+    ch.create(name, SIZE, translation="wired").close()
+    try:
+        ch.open(name, "r+", movable=True).close()
+    except ch.Error as error:
+        assert "ordinary pages" in str(error)  # the machine has no huge pages
+        return
+    with ch.open(name, "r+", movable=True) as opened:
+        with opened.guard() as guard:
+            numbers = np.frombuffer(guard, "u4")
+            numbers[7] = 7
+            with pytest.raises(BufferError):
+                guard.release()
+            del numbers
+        with pytest.raises(ch.InvalidError, match="released"):
+            memoryview(guard)
+        before = guard.generation
+        ch.resize(name, SIZE + 8192)
+        with opened.guard() as guard:
+            assert guard.generation > before and len(guard) > SIZE + 4096
+            assert np.frombuffer(guard, "u4")[7] == 7

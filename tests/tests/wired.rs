@@ -50,8 +50,8 @@ fn objects_of_a_class_are_one_mapping_without_a_fault() {
     }
     assert_eq!(arenas_mapped(&second), 1);
     // A child has them all, too.
-    first.ok("fork _exit no-faults m49 0 10");
-    first.ok("fork _exit check m7 0 10 8");
+    first.ok("forks no-faults m49 0 10");
+    first.ok("forks check m7 0 10 8");
     // Twice, in part, and by calls.
     second.all("map again o3 rw shared 4096 8192\nput again 0 77\ndrop again");
     assert_eq!(first.ok("get m3 4096"), "77");
@@ -284,7 +284,7 @@ fn without_huge_pages_pages_are_locked() {
     worker.ok(&format!("create o /w1 size={bytes} wired"));
     worker.all("map m o rw shared 0 0\nfill m 0 512 1\nno-faults m 0 512");
     assert_eq!(worker.ok("stat /w1 place"), "-");
-    worker.ok("fork _exit no-faults m 0 512");
+    worker.ok("forks no-faults m 0 512");
     let second = open(&host, 1);
     second.all("check m 0 512 1\nno-faults m 0 512");
     if is_root("a user who may lock little") {

@@ -6,8 +6,8 @@
 use crate::link::{Call, Shared, lock};
 use crate::object::Core;
 use crate::{
-    Error, ErrorKind, MapFlags, MappingId, PAGE_SIZE_BYTES, Protection, Result, Sharing, in_thread, segments,
-    wired,
+    Error, ErrorKind, Inherit, MapFlags, MappingId, PAGE_SIZE_BYTES, Protection, Result, Sharing, in_thread,
+    segments, wired,
 };
 use commonhold_object::error::Doing;
 use commonhold_object::wire::Request;
@@ -44,6 +44,8 @@ pub(crate) struct Origin {
 pub(crate) struct Piece {
     pub(crate) origin: Arc<Origin>,
     pub(crate) state: PieceState,
+    /// What a fork child has of it.
+    pub(crate) inherit: Inherit,
 }
 
 /// Stages of a piece.
@@ -55,6 +57,8 @@ pub(crate) enum PieceState {
     Leaving,
     /// The host after a crash refused it: touches raise SIGBUS.
     Lost,
+    /// In a fork child: memory of this process alone, a copy of what its parent had. It is no object's.
+    Copied,
 }
 
 impl Origin {
@@ -99,6 +103,11 @@ impl Piece {
         self.origin.kind()
     }
 
+    /// Whether a host serves its faults.
+    pub(crate) fn is_served(&self) -> bool {
+        self.object().is_controlled() && self.state != PieceState::Copied
+    }
+
     pub(crate) fn is_of(&self, shared: &Shared) -> bool {
         std::ptr::eq(self.object().shared(), shared)
     }
@@ -114,7 +123,7 @@ pub(crate) fn check_room(more: usize) -> Result<()> {
     refuse_too_many(lock(&ADDRESSES).len() + more)
 }
 
-fn refuse_too_many(count: usize) -> Result<()> {
+pub(crate) fn refuse_too_many(count: usize) -> Result<()> {
     if count as u64 > limits::MAPPINGS_PER_CLIENT {
         return Err(Error::new(
             ErrorKind::TooMany,
@@ -129,8 +138,14 @@ fn refuse_too_many(count: usize) -> Result<()> {
 
 /// Adds a mapping that was just made. What was known of its addresses is no more: the kernel gives no address that is
 /// in use, so the program unmapped them behind the library's back.
-pub(crate) fn insert(address: NonNull<u8>, length: usize, offset: u64, origin: Arc<Origin>) -> Result<()> {
-    let value = Piece { origin, state: PieceState::Mapped };
+pub(crate) fn insert(
+    address: NonNull<u8>,
+    length: usize,
+    offset: u64,
+    origin: Arc<Origin>,
+    inherit: Inherit,
+) -> Result<()> {
+    let value = Piece { origin, state: PieceState::Mapped, inherit };
     let region = Region { address: address.as_ptr() as u64, length: length as u64, offset, value };
     let mut map = lock(&ADDRESSES);
     let gone = map.remove(region.address, region.length)?;
@@ -148,7 +163,7 @@ pub(crate) fn covering(address: u64, length: u64) -> Result<Vec<Region<Piece>>> 
 }
 
 /// The length in whole pages. Only in the last page of a mapping may a range end in the middle of a page.
-fn whole_pages(map: &AddressMap<Piece>, address: u64, length: u64) -> Result<u64> {
+pub(crate) fn whole_pages(map: &AddressMap<Piece>, address: u64, length: u64) -> Result<u64> {
     let last = map.find(address.saturating_add(length.saturating_sub(1)));
     let page = last.map_or(PAGE_SIZE_BYTES, |region| segments::page_bytes(&region.value));
     let rounded = length.checked_next_multiple_of(page).unwrap_or(u64::MAX);
@@ -159,7 +174,7 @@ fn whole_pages(map: &AddressMap<Piece>, address: u64, length: u64) -> Result<u64
     Ok(length)
 }
 
-fn covering_in(map: &AddressMap<Piece>, address: u64, length: u64) -> Result<Vec<Region<Piece>>> {
+pub(crate) fn covering_in(map: &AddressMap<Piece>, address: u64, length: u64) -> Result<Vec<Region<Piece>>> {
     let end = address + length;
     let mut at = address;
     let mut pieces = Vec::new();
@@ -176,7 +191,7 @@ fn covering_in(map: &AddressMap<Piece>, address: u64, length: u64) -> Result<Vec
     Ok(pieces)
 }
 
-fn cut(region: &Region<Piece>, from: u64, to: u64) -> Region<Piece> {
+pub(crate) fn cut(region: &Region<Piece>, from: u64, to: u64) -> Region<Piece> {
     let (start, end) = (region.address.max(from), region.end().min(to));
     Region {
         address: start,
@@ -190,7 +205,7 @@ fn cut(region: &Region<Piece>, from: u64, to: u64) -> Region<Piece> {
 pub(crate) fn controlled_pieces(shared: &Shared) -> Vec<Region<Piece>> {
     let map = lock(&ADDRESSES);
     let wanted = |r: &&Region<Piece>| {
-        r.value.is_of(shared) && r.value.object().is_controlled() && r.value.state != PieceState::Lost
+        r.value.is_of(shared) && r.value.is_served() && r.value.state != PieceState::Lost
     };
     map.iter().filter(wanted).cloned().collect()
 }
@@ -263,15 +278,15 @@ pub(crate) fn give_up(origin: &Arc<Origin>, address: u64, length: u64) -> Result
     drop(map);
     drop(gone); // as in `insert`
     let shared = origin.object.shared();
-    pieces.iter().filter(|piece| piece.value.object().is_controlled()).try_for_each(|piece| {
+    pieces.iter().filter(|piece| piece.value.is_served()).try_for_each(|piece| {
         let request = Request::Unmap { address: piece.address, length: piece.length };
         shared.call(Call::new(&request)).map(drop)
     })
 }
 
-fn set_state(map: &mut AddressMap<Piece>, piece: &Region<Piece>, state: PieceState) {
+pub(crate) fn set_state(map: &mut AddressMap<Piece>, piece: &Region<Piece>, state: PieceState) {
     if map.remove(piece.address, piece.length).is_ok() {
-        let value = Piece { origin: piece.value.origin.clone(), state };
+        let value = Piece { state, ..piece.value.clone() };
         // The addresses were just taken out, so nothing can overlap.
         let _ = map.insert(Region { value, ..piece.clone() });
     }
@@ -282,6 +297,12 @@ fn set_state(map: &mut AddressMap<Piece>, piece: &Region<Piece>, state: PieceSta
 fn end(map: &mut AddressMap<Piece>, piece: &Region<Piece>) -> Result<()> {
     let length = piece.length.max(piece.value.origin.takes);
     if let Some(wired::Hold::Arena(_)) = piece.value.origin.wired.get() {
+        if piece.value.state == PieceState::Copied {
+            // SAFETY: as below. The addresses stay the arena's, of which it is a part.
+            let result =
+                unsafe { memory::replace_with_reservation(start_of(piece.address), length as usize) };
+            result.doing(format_args!("unmapping {:#x}..{:#x}", piece.address, piece.end()))?;
+        }
         return map.remove(piece.address, piece.length).map(drop); // the arena goes with the last that is in it
     }
     // SAFETY: the range is a mapping of ours; whoever unmaps it promises that nobody uses it any more.

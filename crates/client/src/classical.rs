@@ -4,9 +4,12 @@
 //! anywhere in it (an object's size need not be a multiple of the page size). A range may span several
 //! mappings; an address in it that shows no object is an error, and then nothing was done.
 
-use crate::addresses::{self, Piece};
+use crate::addresses::{self, Piece, PieceState};
 use crate::mapping::Prepared;
-use crate::{Error, MapFlags, MapOptions, Object, PAGE_SIZE_BYTES, PageState, Protection, Result, Sharing};
+use crate::{
+    Error, Inherit, MapFlags, MapOptions, Object, PAGE_SIZE_BYTES, PageState, Protection, Result, Sharing,
+    inherit,
+};
 use commonhold_object::{ErrorKind, Region};
 use commonhold_sys::memory;
 
@@ -20,8 +23,15 @@ pub fn map(
     object: &Object,
     offset: u64,
 ) -> Result<*mut u8> {
-    let options =
-        MapOptions { hint: hint as usize, offset, length: Some(length as u64), protection, sharing, flags };
+    let options = MapOptions {
+        hint: hint as usize,
+        offset,
+        length: Some(length as u64),
+        protection,
+        sharing,
+        flags,
+        inherit: Inherit::Share,
+    };
     Ok(Prepared::new(object, &options)?.make()?.into_raw())
 }
 
@@ -86,6 +96,11 @@ pub fn prefetch(address: *mut u8, length: usize) -> Result<()> {
     Ok(())
 }
 
+/// From now on a fork child has that of the range: no page of it changes.
+pub fn inherit(address: *mut u8, length: usize, how: Inherit) -> Result<()> {
+    inherit::change(address as u64, length as u64, how)
+}
+
 /// State of each page, and whether it is locked.
 pub fn incore(address: *mut u8, length: usize) -> Result<Vec<(PageState, bool)>> {
     let mut states = Vec::with_capacity(length.div_ceil(PAGE_SIZE_BYTES as usize));
@@ -96,7 +111,11 @@ pub fn incore(address: *mut u8, length: usize) -> Result<Vec<(PageState, bool)>>
 }
 
 fn pieces(address: *mut u8, length: usize) -> Result<Vec<Region<Piece>>> {
-    addresses::covering(address as u64, length as u64)
+    let pieces = addresses::covering(address as u64, length as u64)?;
+    match pieces.iter().find(|piece| piece.value.state == PieceState::Copied) {
+        Some(copied) => Err(inherit::is_a_copy(copied.address)),
+        None => Ok(pieces),
+    }
 }
 
 /// Does something with the part of the object that a piece shows. Where another process shrank the object, the

@@ -3,7 +3,7 @@
 use crate::addresses::{self, Origin, Piece, PieceState};
 use crate::in_thread::Service;
 use crate::link::{Answer, Call, OnLoss, Shared, State, lock};
-use crate::{Error, ErrorKind, MapFlags, Result, own};
+use crate::{Error, ErrorKind, Inherit, MapFlags, Result, own};
 use commonhold_object::Region;
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{MapRequest, Reply, Request};
@@ -93,8 +93,14 @@ pub(crate) fn map_request(piece: &Region<Piece>) -> MapRequest {
 }
 
 /// Makes a mapping known to the host, then to this process. On failure it is unmapped.
-pub(crate) fn announce(address: NonNull<u8>, length: usize, offset: u64, origin: &Arc<Origin>) -> Result<()> {
-    let value = Piece { origin: origin.clone(), state: PieceState::Mapped };
+pub(crate) fn announce(
+    address: NonNull<u8>,
+    length: usize,
+    offset: u64,
+    origin: &Arc<Origin>,
+    inherit: Inherit,
+) -> Result<()> {
+    let value = Piece { origin: origin.clone(), state: PieceState::Mapped, inherit };
     let piece = Region { address: address.as_ptr() as u64, length: length as u64, offset, value };
     let shared = origin.object.shared();
     let watched =
@@ -107,7 +113,7 @@ pub(crate) fn announce(address: NonNull<u8>, length: usize, offset: u64, origin:
             return Err(error);
         }
     };
-    addresses::insert(address, length, offset, origin.clone())?;
+    addresses::insert(address, length, offset, origin.clone(), inherit)?;
     // A connection lost between the host's answer and the entry in the address map: whoever made the next one
     // may not have seen the entry. Telling a host twice of the same mapping is harmless.
     while shared.generation() != known_at {

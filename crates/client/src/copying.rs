@@ -3,6 +3,7 @@
 //! Memory that other processes write at the same time is only ever read and written here through volatile
 //! accesses of machine words: whatever a racing writer does, each word is old or new.
 
+use crate::movable::Guard;
 use crate::object::Object;
 use crate::{Error, ErrorKind, MapOptions, Mapping, PAGE_SIZE_BYTES, Protection, Result, Sharing, direct};
 use commonhold_sys::memory;
@@ -14,9 +15,20 @@ const WINDOW_BYTES: u64 = 16 << 20;
 /// Copies bytes out of an object.
 pub(crate) fn read(object: &Object, buffer: &mut [u8], offset: u64) -> Result<()> {
     check(object, offset, buffer.len())?;
+    if object.core.movable().is_some() {
+        let guard = within_guard(object, offset, buffer.len())?;
+        // SAFETY: the bytes lie within the object, which stays where it is until after the copy.
+        unsafe { copy_out(guard.as_ptr().wrapping_add(offset as usize), buffer) };
+        return Ok(());
+    }
     if !object.is_controlled() {
         return direct::read(&object.core, buffer, offset);
     }
+    read_served(object, buffer, offset)
+}
+
+/// Copies bytes out of a controlled object, which may lie past its end, in its last page.
+pub(crate) fn read_served(object: &Object, buffer: &mut [u8], offset: u64) -> Result<()> {
     let mut done = 0;
     while done < buffer.len() {
         let window = Window::open(object, offset + done as u64, buffer.len() - done, Protection::Read)?;
@@ -35,6 +47,12 @@ pub(crate) fn write(object: &Object, data: &[u8], offset: u64) -> Result<()> {
         return Err(Error::new(ErrorKind::Permission, what));
     }
     check(object, offset, data.len())?;
+    if object.core.movable().is_some() {
+        let guard = within_guard(object, offset, data.len())?;
+        // SAFETY: as above; it was opened for writing.
+        unsafe { copy_in(data, guard.as_ptr().wrapping_add(offset as usize)) };
+        return Ok(());
+    }
     if !object.is_controlled() {
         return direct::write(&object.core, data, offset);
     }
@@ -60,6 +78,17 @@ pub(crate) fn check(object: &Object, offset: u64, length: usize) -> Result<()> {
             object.core.label()
         )))
     })
+}
+
+/// A guard of an object that is as large, still.
+fn within_guard(object: &Object, offset: u64, length: usize) -> Result<Guard<'_>> {
+    let guard = object.guard()?;
+    match offset.checked_add(length as u64).is_some_and(|end| end <= guard.len() as u64) {
+        true => Ok(guard),
+        false => {
+            Err(Error::invalid(format!("the object was resized: nothing is left of the range at {offset}")))
+        }
+    }
 }
 
 /// A part of an object, mapped for one copy.

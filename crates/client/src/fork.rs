@@ -11,23 +11,26 @@
 //!   write past the host), so the child maps them anew at the same addresses, makes a userfaultfd of its own,
 //!   and registers them in a session of its own before fork returns. If no host answers, the addresses stay
 //!   without access: a touch is SIGSEGV, never a page of zeroes. A raw clone, which runs no handlers, gets the same.
-//! * A private writable mapping of a controlled object is not inherited: its copied pages cannot be had again.
-//!   The child gets SIGSEGV there.
+//! * A private writable mapping of a controlled object is not inherited unless as a copy: its copied pages cannot be had
+//!   again. The child gets SIGSEGV there.
+//! * Of mappings whose inheritance is *none* or *copy* (`inherit.rs`) the kernel gives the child nothing. Their addresses are
+//!   reserved, and the copies that the parent made before it took any lock (`inheriting.rs`) are moved there.
 //!
 //! vfork and posix_spawn run no handlers and need none: every descriptor is closed at exec.
 
 use crate::addresses::{ADDRESSES, Piece, PieceState, start_of};
 use crate::c_api::DEFAULT_HOST;
 use crate::in_thread::{self, Changes};
+use crate::inheriting::{self, Left};
 use crate::link::{HOSTS, Opens, Shared, State, lock};
-use crate::{Host, channel, complain, exit, link, wired};
+use crate::{Host, Inherit, channel, complain, exit, link, movable, wired};
 use commonhold_object::{AddressMap, Region};
 use commonhold_sys::memory;
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{LazyLock, MutexGuard, Once};
+use std::sync::{Arc, LazyLock, MutexGuard, Once};
 
 /// Makes fork and exit known to the library. Done before the first host is; and, by who calls the library while he has a lock
 /// that his own handlers of fork take, before those are registered: of the handlers before fork the last comes first.
@@ -54,11 +57,36 @@ struct Held {
     map: MutexGuard<'static, AddressMap<Piece>>,
     each: Vec<(MutexGuard<'static, Opens>, MutexGuard<'static, State>)>,
     in_thread: MutexGuard<'static, Changes>,
+    seats: MutexGuard<'static, movable::Seats>,
     arenas: MutexGuard<'static, Vec<wired::Mapped>>,
     channels: MutexGuard<'static, HashMap<u64, channel::Private>>,
     /// The controlled mappings. Copied by the parent, because the child may not allocate before it has mapped
     /// them: memory for that could be given the very addresses that fork left empty.
     pieces: Vec<Region<Piece>>,
+    /// What the child is to have another way than the parent has it, and the copies for that.
+    left: Vec<Left>,
+    /// The arenas that the child does not have.
+    apart: Vec<Arc<wired::Arena>>,
+}
+
+impl Held {
+    fn all() -> Held {
+        let default_host = lock(&DEFAULT_HOST);
+        let hosts = lock(&HOSTS);
+        let map = lock(&ADDRESSES);
+        let each = hosts.iter().map(|shared| (lock(&shared.opens), lock(&shared.state))).collect();
+        let in_thread = in_thread::lock_changes();
+        let seats = movable::lock_all();
+        let arenas = wired::arenas();
+        let channels = channel::private();
+        let shared = |r: &&Region<Piece>| {
+            r.value.is_served() && r.value.inherit == Inherit::Share && r.value.state != PieceState::Lost
+        };
+        let pieces = map.iter().filter(shared).cloned().collect();
+        let apart = wired::apart(&arenas);
+        let left = Vec::new();
+        Held { default_host, hosts, map, each, in_thread, seats, arenas, channels, pieces, left, apart }
+    }
 }
 
 /// What a forking thread holds between the handlers.
@@ -73,20 +101,19 @@ static SLOT: Slot = Slot(UnsafeCell::new(None));
 
 extern "C" fn before() {
     let _ = catch_unwind(|| {
-        let default_host = lock(&DEFAULT_HOST);
-        let hosts = lock(&HOSTS);
-        let map = lock(&ADDRESSES);
-        let each = hosts.iter().map(|shared| (lock(&shared.opens), lock(&shared.state))).collect();
-        let in_thread = in_thread::lock_changes();
-        let arenas = wired::arenas();
-        let channels = channel::private();
-        let controlled =
-            |r: &&Region<Piece>| r.value.object().is_controlled() && r.value.state != PieceState::Lost;
-        let pieces = map.iter().filter(controlled).cloned().collect();
-        // SAFETY: this thread holds the first lock.
-        unsafe {
-            *SLOT.0.get() = Some(Held { default_host, hosts, map, each, in_thread, arenas, channels, pieces })
+        let mut left = Vec::new();
+        let mut tries = 0;
+        let mut held = loop {
+            left = inheriting::make(left);
+            let held = Held::all();
+            tries += 1;
+            if tries == inheriting::TRIES || inheriting::are_all(&left, &held.map) {
+                break held;
+            }
         };
+        held.left = inheriting::settle(left, &held.map);
+        // SAFETY: this thread holds the first lock.
+        unsafe { *SLOT.0.get() = Some(held) };
     });
 }
 
@@ -106,19 +133,26 @@ extern "C" fn in_child() {
 fn begin_anew(mut held: Held) {
     in_thread::forget_all_after_fork();
     let mut pieces = std::mem::take(&mut held.pieces);
+    let (mut left, apart) = (std::mem::take(&mut held.left), std::mem::take(&mut held.apart));
     // First of all, and without allocating.
     let mapped = map_again(&mut pieces);
+    wired::reserve_again(&apart);
+    inheriting::put_in_place(&mut left);
     for lost in pieces.drain(mapped..) {
         let _ = held.map.remove(lost.address, lost.length);
     }
+    let gone = inheriting::enter(left, &mut held.map);
     wired::populate_again(&held.arenas, &held.map);
     let hosts: Vec<&'static Shared> = held.hosts.clone();
-    let in_arenas: Vec<*const Shared> = wired::hosts_of(&held.map);
+    let mut in_arenas: Vec<*const Shared> = wired::hosts_of(&held.map);
+    let stays = movable::begin_anew_after_fork(&mut held.seats);
+    in_arenas.extend(&stays.hosts);
     for (opens, state) in &mut held.each {
         opens.begin_anew_after_fork();
         state.begin_anew_after_fork();
     }
     drop(held);
+    drop((gone, apart, stays));
     for shared in hosts {
         let of_it = |piece: &&Region<Piece>| std::ptr::eq(piece.value.object().shared(), shared);
         let of_it: Vec<_> = pieces.iter().filter(of_it).cloned().collect();
@@ -133,6 +167,7 @@ fn begin_anew(mut held: Held) {
             of_it.iter().for_each(forget);
             let which = if has_places {
                 wired::bury(shared, |_| true);
+                movable::lose_all(shared, "is not the child's");
                 "controlled and wired"
             } else {
                 "controlled"

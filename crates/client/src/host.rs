@@ -53,6 +53,18 @@ impl Host {
     }
 
     fn opened(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<Object> {
+        let object = self.opened_any(request, fds)?;
+        if let Some(movable) = object.core.is_open_movable() {
+            let label = object.core.label();
+            drop(object);
+            movable.tell_again()?; // by this it was to stay where it is
+            let what = format!("object {label} is open movable in this process: close it first, or use that");
+            return Err(Error::new(ErrorKind::Busy, what));
+        }
+        Ok(object)
+    }
+
+    fn opened_any(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<Object> {
         let (reply, fd, generation) = self.lease.shared().open(request, fds)?;
         Ok(Object { core: Core::new(&self.lease, reply, fd, generation)? })
     }
@@ -88,6 +100,14 @@ impl Host {
     /// Opens an object.
     pub fn open(&self, name: &str, access: Access) -> Result<Object> {
         self.opened(&Request::Open { name: Name::new(name)?, access }, &[])
+    }
+
+    /// Opens a wired object so that it may move: it is used under guards ([`Object::guard`]), and mapped by nobody of this
+    /// process.
+    pub fn open_movable(&self, name: &str, access: Access) -> Result<Object> {
+        let object = self.opened_any(&Request::Open { name: Name::new(name)?, access }, &[])?;
+        object.core.becomes_movable()?;
+        Ok(object)
     }
 
     /// What is known of a name: an object or a directory.

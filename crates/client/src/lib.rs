@@ -17,9 +17,12 @@ mod fork;
 mod host;
 pub mod image;
 mod in_thread;
+mod inherit;
+mod inheriting;
 mod link;
 mod locate;
 mod mapping;
+mod movable;
 mod object;
 mod own;
 mod pager;
@@ -42,8 +45,10 @@ pub use commonhold_object::{
 pub use errand::{Errand, PATIENCE};
 pub use fork::register_handlers;
 pub use host::Host;
+pub use inherit::Inherit;
 pub use locate::{default_state_directory, own_state_directory};
 pub use mapping::{MapOptions, Mapping};
+pub use movable::Guard;
 
 pub use object::Object;
 pub use own::{forget_own, is_own};

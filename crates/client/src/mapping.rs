@@ -3,10 +3,9 @@
 use crate::addresses::{self, Origin};
 use crate::object::Core;
 use crate::segments::{self, Tables};
-use crate::wired;
 use crate::{
-    Error, ErrorKind, MapFlags, Object, PAGE_SIZE_BYTES, PageState, Protection, Result, Sharing, classical,
-    controlled, in_thread,
+    Error, ErrorKind, Inherit, MapFlags, Object, PAGE_SIZE_BYTES, PageState, Protection, Result, Sharing,
+    classical, controlled, in_thread, inherit, wired,
 };
 use commonhold_object::{PageRange, page_aligned};
 use commonhold_sys::memory;
@@ -28,6 +27,8 @@ pub struct MapOptions {
     pub sharing: Sharing,
     /// Further wishes.
     pub flags: MapFlags,
+    /// What a fork child has of it.
+    pub inherit: Inherit,
 }
 
 impl Default for MapOptions {
@@ -39,6 +40,7 @@ impl Default for MapOptions {
             protection: Protection::ReadWrite,
             sharing: Sharing::Shared,
             flags: MapFlags::default(),
+            inherit: Inherit::Share,
         }
     }
 }
@@ -64,6 +66,7 @@ impl Prepared {
     /// Checks everything that can be known without the host.
     pub(crate) fn new(object: &Object, options: &MapOptions) -> Result<Prepared> {
         let core = &object.core;
+        core.refuse_movable()?;
         page_aligned("address hint", options.hint as u64)?;
         page_aligned("offset", options.offset)?;
         if options.flags.fixed && options.hint == 0 {
@@ -135,9 +138,15 @@ impl Prepared {
         });
         let address = self.map_at_hint(&origin)?;
         if core.is_controlled() {
-            controlled::announce(address, self.length, self.options.offset, &origin)?;
+            controlled::announce(address, self.length, self.options.offset, &origin, self.options.inherit)?;
         } else {
-            addresses::insert(address, self.length, self.options.offset, origin.clone())?;
+            addresses::insert(
+                address,
+                self.length,
+                self.options.offset,
+                origin.clone(),
+                self.options.inherit,
+            )?;
         }
         let address = address.as_ptr() as usize;
         let mapping = Mapping { address, length: self.length, object: self.object, origin, given_up: false };
@@ -162,7 +171,8 @@ impl Prepared {
             return attached.map_err(|error| self.explain(&error));
         }
         let hint = self.options.hint as *mut u8;
-        let wish = origin.wish(hint, self.options.flags.fixed);
+        let mut wish = origin.wish(hint, self.options.flags.fixed);
+        wish.not_inherited |= self.options.inherit != Inherit::Share;
         if self.object.core.options().is_wired() {
             let (address, hold) = wired::attach(&self.object.core, &self.options, self.length, wish)?;
             let _ = origin.wired.set(hold); // it was made just now
@@ -213,8 +223,10 @@ pub(crate) fn make_all<'a>(
 impl Mapping {
     /// Begins in-thread service: a second, ordinary mapping of the same pages stands behind it.
     fn serve_itself(&self, options: &MapOptions) -> Result<()> {
-        let flags = MapFlags { ..MapFlags::default() };
-        let behind = MapOptions { hint: 0, flags, length: Some(self.length as u64), ..options.clone() };
+        let flags = MapFlags::default();
+        let inherit = Inherit::None; // the host serves a child
+        let behind =
+            MapOptions { hint: 0, flags, length: Some(self.length as u64), inherit, ..options.clone() };
         let hidden = Prepared { object: self.object.clone(), options: behind, length: self.length }.make()?;
         let descriptors = controlled::descriptors_of(&self.origin)?;
         in_thread::begin(&self.origin, self, descriptors.userfaultfd(), hidden)
@@ -287,6 +299,19 @@ impl Mapping {
     /// Lets them go.
     pub fn unlock(&self) -> Result<()> {
         classical::unlock(self.as_ptr(), self.length)
+    }
+
+    /// From now on a fork child has that of it.
+    pub fn inherit(&self, how: Inherit) -> Result<()> {
+        inherit::change_of(&self.origin, self.address as u64, self.length as u64, how)
+    }
+
+    /// The same of the pages that hold a part of it.
+    pub fn inherit_range(&self, offset: usize, length: usize, how: Inherit) -> Result<()> {
+        self.check_part(offset, length)?;
+        let first = offset / PAGE_SIZE_BYTES as usize * PAGE_SIZE_BYTES as usize;
+        let length = (offset - first + length) as u64;
+        inherit::change_of(&self.origin, (self.address + first) as u64, length, how)
     }
 
     /// State of each page, and whether it is locked.

@@ -3,6 +3,7 @@
 use crate::controlled::no_descriptor_left;
 use crate::link::{Answer, Call, Lease, Shared, lock, wrong_reply};
 use crate::mapping::{self, Prepared};
+use crate::movable::{Guard, Movable};
 use crate::segments;
 use crate::{
     Access, CreateOptions, EntryInfo, Error, ErrorKind, MapOptions, Mapping, Name, ObjectId, ObjectInfo,
@@ -11,8 +12,8 @@ use crate::{
 use commonhold_object::wire::{OpenReply, Reply, Request};
 use commonhold_object::{PageRange, Place, Synced, limits, pages_of};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// An open object. Clones share it; its mappings outlive it.
 #[derive(Clone, Debug)]
@@ -38,6 +39,8 @@ pub(crate) struct Core {
     segment: Option<OwnedFd>,
     /// Where in that the object lies, if it is wired, and is not all of it.
     place: Option<Place>,
+    /// It was opened movable: it may lie elsewhere by now.
+    movable: OnceLock<Arc<Movable>>,
     /// Connection on which the object is open.
     opened_at: AtomicU64,
     /// The loss generation that its user was told last.
@@ -57,7 +60,7 @@ impl Core {
             return Err(no_descriptor_left("the memory of the object, which the host opened (or created),"));
         };
         let split =
-            segments::memory(&info.options, fd).inspect_err(|_| lease.shared().close(info.id, generation));
+            segments::memory_of(&info.options, fd).inspect_err(|_| lease.shared().close(info.id, generation));
         let (fd, segment) = split?;
         own::note(&fd);
         segment.iter().for_each(own::note);
@@ -73,6 +76,7 @@ impl Core {
             fd,
             segment,
             place: info.place,
+            movable: OnceLock::new(),
             opened_at: AtomicU64::new(generation),
             losses_seen: AtomicU64::new(info.losses.generation),
         });
@@ -112,7 +116,65 @@ impl Core {
 
     /// Where in its arena a wired object lies.
     pub(crate) fn place(&self) -> Option<Place> {
-        self.place
+        match self.movable() {
+            Some(movable) => movable.lies().map(|lies| lies.place),
+            None => self.place,
+        }
+    }
+
+    /// What it is, if it was opened movable.
+    pub(crate) fn movable(&self) -> Option<&Arc<Movable>> {
+        self.movable.get()
+    }
+
+    /// It was opened movable. Of a process that has it open otherwise it stays where it is.
+    pub(crate) fn becomes_movable(&self) -> Result<()> {
+        let refused =
+            |kind: ErrorKind, what: &str| Err(Error::new(kind, format!("object {} {what}", self.label())));
+        if !self.options.is_wired() {
+            return refused(ErrorKind::Unsupported, "is not wired, and does not move: leave movable out");
+        }
+        if self.place.is_none() {
+            return refused(
+                ErrorKind::Unsupported,
+                "is of ordinary pages, and does not move: leave movable out, or give the machine huge pages before it is created \
+                 (sysctl vm.nr_hugepages)",
+            );
+        }
+        if self.shared().pinned_handles(self.id) > 1 {
+            return refused(ErrorKind::Busy, "is open in this process, and not movable: close it first");
+        }
+        let movable = Movable::of(self.shared(), self.id, self.access)?;
+        let is_used = movable.lies().is_some();
+        let _ = self.movable.set(movable.clone());
+        self.shared().is_movable(self.id);
+        // To the host this open keeps it where it is, as all do.
+        if is_used {
+            return movable.tell_again();
+        }
+        self.shared().note(&Request::Released { object: self.id, given: 0 }, self.opened_at());
+        Ok(())
+    }
+
+    /// What this process has it open movable by, if it has.
+    pub(crate) fn is_open_movable(&self) -> Option<Arc<Movable>> {
+        if self.place.is_some() { Movable::is_known(self.shared(), self.id) } else { None }
+    }
+
+    /// Refuses what would keep it where it is.
+    pub(crate) fn refuse_movable(&self) -> Result<()> {
+        match self.movable() {
+            Some(_) => Err(Error::invalid(format!(
+                "object {} was opened movable: take a guard to use it, or open it again without that to map it",
+                self.label()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Another size was told.
+    pub(crate) fn is_of_size(&self, size_bytes: u64) {
+        self.size_bytes.store(size_bytes, Ordering::Relaxed);
     }
 
     /// What the host gave for it.
@@ -170,7 +232,7 @@ impl Core {
             let what = format!("object {} was replaced by another of that name: open it anew", self.label());
             return Err(Error::new(ErrorKind::Lost, what));
         }
-        if reply.info.place != self.place {
+        if self.movable().is_none() && reply.info.place != self.place {
             shared.close(reply.info.id, generation);
             let what = format!(
                 "wired object {} was moved while no host knew of this process: open it anew",
@@ -343,7 +405,7 @@ impl Core {
 
 impl Drop for Core {
     fn drop(&mut self) {
-        self.shared().close(self.id, self.opened_at());
+        self.shared().close_one(self.id, self.opened_at(), self.movable.get().is_some());
     }
 }
 
@@ -396,6 +458,21 @@ impl Object {
     /// its stored bytes are lost. A private writable mapping of a controlled object is not inherited over fork.
     pub fn map(&self, options: &MapOptions) -> Result<Mapping> {
         Prepared::new(self, options)?.make()
+    }
+
+    /// A guard of an object that was opened movable ([`Host::open_movable`](crate::Host::open_movable)): until it is dropped the
+    /// object lies where the guard says. No call, unless it has moved.
+    pub fn guard(&self) -> Result<Guard<'_>> {
+        self.core.movable().ok_or_else(|| self.not_movable())?.guard(&self.core)
+    }
+
+    /// Ends a guard that was kept ([`Guard::keep`]).
+    pub fn leave(&self) -> Result<()> {
+        self.core.movable().ok_or_else(|| self.not_movable())?.leave_kept()
+    }
+
+    fn not_movable(&self) -> Error {
+        Error::invalid(format!("object {} was not opened movable: map it", self.core.label()))
     }
 
     /// Maps several parts: all or none.

@@ -85,7 +85,7 @@ fn answer(pager: &mut impl Pager, event: Event) -> Option<(u64, PagerReply)> {
             let result = guarded("page_out", store);
             Some((call, result.map_or_else(PagerReply::Failed, |()| PagerReply::Stored)))
         }
-        Event::HostReplaced | Event::Heal { .. } | Event::Changed { .. } => None,
+        Event::HostReplaced | Event::Heal { .. } | Event::Changed { .. } | Event::Revoke { .. } => None,
     }
 }
 

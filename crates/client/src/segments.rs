@@ -3,17 +3,18 @@
 use crate::addresses::Piece;
 use crate::object::Core;
 use crate::{
-    CreateOptions, Error, MapOptions, PAGE_SIZE_BYTES, Protection, Result, Sharing, Translation, copying,
-    wired,
+    CreateOptions, Error, Inherit, MapOptions, PAGE_SIZE_BYTES, Protection, Result, Sharing, Translation,
+    copying, wired,
 };
 use commonhold_object::error::Doing;
-use commonhold_tables::{Attachment, Engine, HUGE, Hugetlb, Module, attach_own, spanned};
+use commonhold_sys::memory;
+use commonhold_tables::{Engine, HUGE, Hugetlb, Module, attach_own, spanned};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
 /// What the host gave for an object: its memory, and the segment where that is another descriptor.
-pub(crate) fn memory(options: &CreateOptions, given: OwnedFd) -> Result<(OwnedFd, Option<OwnedFd>)> {
+pub(crate) fn memory_of(options: &CreateOptions, given: OwnedFd) -> Result<(OwnedFd, Option<OwnedFd>)> {
     match options.translation {
         Translation::Paged | Translation::SharedTables | Translation::Wired => Ok((given, None)),
         Translation::SharedTables4K => {
@@ -84,6 +85,12 @@ pub(crate) fn check(core: &Core, options: &MapOptions, length: u64) -> Result<()
         Tables::OwnHuge => return check_huge(options, length),
         Tables::Shared => {}
     }
+    if options.inherit != Inherit::Share {
+        return refused(format!(
+            "the page tables of object {name} are shared by all processes, a child's too: map it by page tables of this \
+             process's own (own_tables)"
+        ));
+    }
     if options.offset != 0 || length != core.size_bytes() {
         return refused(format!(
             "the page tables of object {name} are shared as a whole, and {length} bytes from {} on are a part of it: map all \
@@ -137,7 +144,11 @@ pub(crate) fn attach(core: &Core, options: &MapOptions, length: usize) -> io::Re
         (Some(hint), false) => map(Some(hint)).or_else(|_| map(None)),
         (at, _) => map(at),
     };
-    attached.map(Attachment::leak)
+    let attached = attached?;
+    if options.inherit != Inherit::Share {
+        memory::set_inherited(attached.address(), attached.length(), false)?;
+    }
+    Ok(attached.leak())
 }
 
 /// Refuses to unmap a part: shared tables are detached as a whole, and huge pages are not cut.

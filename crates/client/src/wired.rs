@@ -2,15 +2,16 @@
 //! every object in it is there then: the fiftieth costs no mapping (Bernadat & Black, section 6). Without an arena an object is of
 //! ordinary pages, which are locked.
 
-use crate::addresses::{ADDRESSES, Origin, Piece, start_of};
+use crate::addresses::{ADDRESSES, Piece, PieceState, start_of};
 use crate::link::{Shared, lock};
 use crate::object::Core;
-use crate::{Error, ErrorKind, MapOptions, Protection, Result, Sharing, complain};
+use crate::{Error, ErrorKind, Inherit, MapOptions, Protection, Result, Sharing, complain};
 use commonhold_object::error::Doing;
-use commonhold_object::{AddressMap, Place};
+use commonhold_object::{AddressMap, Place, Region};
 use commonhold_sys::memory::{self, Wish};
 use commonhold_tables::Attachment;
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
@@ -40,8 +41,25 @@ pub(crate) struct Arena {
     device: u64,
     inode: u64,
     writes: bool,
+    /// Whether a fork child has it mapped, too.
+    inherited: AtomicBool,
     /// It was taken away.
     buried: AtomicBool,
+    /// In a fork child that does not have it: its addresses are kept from other use.
+    reserved: AtomicBool,
+}
+
+impl Arena {
+    pub(crate) fn set_inherited(&self, inherited: bool) -> Result<()> {
+        let (address, length) = (self.attached.address(), self.attached.length());
+        memory::set_inherited(address, length, inherited).doing("saying whether a child has an arena")?;
+        self.inherited.store(inherited, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn is_buried(&self) -> bool {
+        self.buried.load(Ordering::Relaxed)
+    }
 }
 
 /// What keeps a wired mapping what it is.
@@ -105,34 +123,70 @@ pub(crate) fn attach(
     let end = start.checked_add(length as u64).filter(|end| *end <= place.arena_bytes);
     let does_not =
         || Error::new(ErrorKind::Corrupt, format!("object {} does not lie in its arena", core.label()));
-    let part = part_of(
-        core,
-        place,
-        options.protection == Protection::ReadWrite,
-        (start, end.ok_or_else(does_not)?),
-    )?;
-    let address = part.arena.attached.address().as_ptr().wrapping_add(start as usize);
-    NonNull::new(address).map(|address| (address, Hold::Arena(part))).ok_or_else(does_not)
+    let part = part_of(&core.label(), core.fd(), place, options, (start, end.ok_or_else(does_not)?))?;
+    part.located().ok_or_else(does_not)
+}
+
+/// Maps an object that was told to lie there.
+pub(crate) fn lie_in(
+    label: &str,
+    memory: &OwnedFd,
+    place: Place,
+    protection: Protection,
+    length: u64,
+) -> Result<(NonNull<u8>, Hold)> {
+    let does_not = || Error::new(ErrorKind::Corrupt, format!("object {label} does not lie in its arena"));
+    let start = place.offset_bytes;
+    let end = start.checked_add(length).filter(|end| *end <= place.arena_bytes).ok_or_else(does_not)?;
+    let options = MapOptions { protection, ..MapOptions::default() };
+    part_of(label, memory, place, &options, (start, end))?.located().ok_or_else(does_not)
+}
+
+impl Part {
+    fn located(self) -> Option<(NonNull<u8>, Hold)> {
+        let address = self.arena.attached.address().as_ptr().wrapping_add(self.start as usize);
+        NonNull::new(address).map(|address| (address, Hold::Arena(self)))
+    }
 }
 
 /// A part of the arena of an object, which this process may have mapped already.
-fn part_of(core: &Core, place: Place, writes: bool, (start, end): (u64, u64)) -> Result<Part> {
-    let failed = |error| Error::io(format_args!("mapping the arena of object {}", core.label()), &error);
-    let stat = rustix::fs::fstat(core.fd()).map_err(std::io::Error::from).map_err(failed)?;
+fn part_of(
+    label: &str,
+    memory: &OwnedFd,
+    place: Place,
+    options: &MapOptions,
+    (start, end): (u64, u64),
+) -> Result<Part> {
+    let writes = options.protection == Protection::ReadWrite;
+    let inherited = options.inherit == Inherit::Share;
+    let failed = |error| Error::io(format_args!("mapping the arena of object {label}"), &error);
+    let stat = rustix::fs::fstat(memory).map_err(std::io::Error::from).map_err(failed)?;
     let mut arenas = arenas();
     arenas.retain(|mapped| mapped.arena.strong_count() > 0);
     for mapped in arenas.iter_mut() {
         let Some(arena) = mapped.arena.upgrade() else { continue };
-        let is_it = (arena.device, arena.inode, arena.writes) == (stat.st_dev, stat.st_ino, writes);
-        if is_it && !arena.buried.load(Ordering::Relaxed) && mapped.is_free(start, end) {
+        let is_it = (arena.device, arena.inode, arena.writes) == (stat.st_dev, stat.st_ino, writes)
+            && arena.inherited.load(Ordering::Relaxed) == inherited;
+        if is_it && !arena.is_buried() && mapped.is_free(start, end) {
             mapped.parts.insert(start, end);
             return Ok(Part { arena, start });
         }
     }
-    let attached = commonhold_tables::attach(core.fd(), place.arena_bytes, None, writes).map_err(failed)?;
+    let attached = commonhold_tables::attach(memory, place.arena_bytes, None, writes).map_err(failed)?;
+    if !inherited {
+        memory::set_inherited(attached.address(), attached.length(), false).map_err(failed)?;
+    }
     attached.fill(0, place.arena_bytes).map_err(failed)?;
-    let (bytes, buried) = (place.arena_bytes, AtomicBool::new(false));
-    let arena = Arc::new(Arena { attached, bytes, device: stat.st_dev, inode: stat.st_ino, writes, buried });
+    let arena = Arc::new(Arena {
+        attached,
+        bytes: place.arena_bytes,
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        writes,
+        inherited: AtomicBool::new(inherited),
+        buried: AtomicBool::new(false),
+        reserved: AtomicBool::new(false),
+    });
     arenas.push(Mapped { arena: Arc::downgrade(&arena), parts: BTreeMap::from([(start, end)]) });
     Ok(Part { arena, start })
 }
@@ -147,7 +201,7 @@ fn attach_own(core: &Core, options: &MapOptions, length: usize, wish: Wish) -> R
 }
 
 /// Locks what is mapped there, which brings its pages in.
-fn lock_in_memory(address: NonNull<u8>, length: usize) -> Result<()> {
+pub(crate) fn lock_in_memory(address: NonNull<u8>, length: usize) -> Result<()> {
     memory::lock(address, length).map_err(|error| {
         let soft = memory::lock_limit();
         let what = format!(
@@ -161,12 +215,15 @@ fn lock_in_memory(address: NonNull<u8>, length: usize) -> Result<()> {
 /// A fork child has no page in its tables yet, and no lock: it gets all of them before it goes on.
 pub(crate) fn populate_again(arenas: &[Mapped], map: &AddressMap<Piece>) {
     let complain = |what: &str| complain(&format!("a fork child may fault in wired memory: {what}"));
-    let buried = |arena: &Arc<Arena>| arena.buried.load(Ordering::Relaxed);
-    for arena in arenas.iter().filter_map(|mapped| mapped.arena.upgrade()).filter(|arena| !buried(arena)) {
+    for arena in arenas.iter().filter_map(|mapped| mapped.arena.upgrade()).filter(|arena| !arena.is_buried())
+    {
         arena.attached.fill(0, arena.bytes).unwrap_or_else(|error| complain(&error.to_string()));
     }
-    let is_locked = |origin: &Origin| matches!(origin.wired.get(), Some(Hold::Locked));
-    for region in map.iter().filter(|region| is_locked(&region.value.origin)) {
+    // A copy of the child's own is locked already.
+    let is_locked = |piece: &Piece| {
+        matches!(piece.origin.wired.get(), Some(Hold::Locked)) && piece.state != PieceState::Copied
+    };
+    for region in map.iter().filter(|region| is_locked(&region.value)) {
         let locked = lock_in_memory(start_of(region.address), region.length as usize);
         locked.unwrap_or_else(|error| complain(&error.message));
     }
@@ -180,9 +237,67 @@ pub(crate) fn hosts_of(map: &AddressMap<Piece>) -> Vec<*const Shared> {
 
 fn arena_at(piece: &Piece) -> Option<&Arc<Arena>> {
     match piece.origin.wired.get() {
-        Some(Hold::Arena(part)) => Some(&part.arena),
+        Some(Hold::Arena(part)) if piece.state != PieceState::Copied => Some(&part.arena),
         _ => None,
     }
+}
+
+/// Whether its mapping is an arena's.
+pub(crate) fn is_part_of_arena(piece: &Piece) -> bool {
+    arena_at(piece).is_some()
+}
+
+/// The arenas that a child is to have, or not to have, once these pieces are as they are here. To the kernel an arena is one
+/// mapping: so they must be all that is mapped in it.
+pub(crate) fn to_change(
+    map: &AddressMap<Piece>,
+    pieces: &[Region<Piece>],
+    how: Inherit,
+) -> Result<Vec<Arc<Arena>>> {
+    let inherited = how == Inherit::Share;
+    let mut found: Vec<Arc<Arena>> = Vec::new();
+    for arena in pieces.iter().filter_map(|piece| arena_at(&piece.value)) {
+        let differs = arena.inherited.load(Ordering::Relaxed) != inherited && !arena.is_buried();
+        if !differs || found.iter().any(|other| Arc::ptr_eq(other, arena)) {
+            continue;
+        }
+        let in_it =
+            |region: &&Region<Piece>| arena_at(&region.value).is_some_and(|other| Arc::ptr_eq(other, arena));
+        let bytes =
+            |regions: &mut dyn Iterator<Item = &Region<Piece>>| regions.map(|one| one.length).sum::<u64>();
+        if bytes(&mut map.iter().filter(in_it)) != bytes(&mut pieces.iter().filter(in_it)) {
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "a wired object lies in one mapping with others, which a child has as a whole: say what a child has of it when \
+                 it is mapped, and it gets a mapping apart",
+            ));
+        }
+        found.push(arena.clone());
+    }
+    Ok(found)
+}
+
+/// The arenas that a child does not have.
+pub(crate) fn apart(arenas: &[Mapped]) -> Vec<Arc<Arena>> {
+    let all = arenas.iter().filter_map(|mapped| mapped.arena.upgrade());
+    all.filter(|arena| !arena.inherited.load(Ordering::Relaxed) && !arena.is_buried()).collect()
+}
+
+/// In a fork child, without allocating: nothing of them is there, and their addresses stay theirs.
+pub(crate) fn reserve_again(apart: &[Arc<Arena>]) {
+    for arena in apart {
+        let reserved = memory::reserve_exactly(arena.attached.address(), arena.attached.length()).is_ok();
+        arena.reserved.store(reserved, Ordering::Relaxed);
+        arena.buried.store(true, Ordering::Relaxed);
+        if !reserved {
+            std::mem::forget(arena.clone()); // what is there by now is not to be unmapped with it
+        }
+    }
+}
+
+/// In a fork child: whether the addresses of a piece are kept for it. None: it lies in no arena that was the parent's.
+pub(crate) fn reserved(piece: &Piece) -> Option<bool> {
+    arena_at(piece).map(|arena| arena.reserved.load(Ordering::Relaxed))
 }
 
 /// Takes the arenas away in which something of a host is mapped that is meant: by now it may be another's. What else lies there
@@ -191,8 +306,22 @@ pub(crate) fn bury(shared: &Shared, is_meant: impl Fn(&Core) -> bool) {
     let map = lock(&ADDRESSES);
     let of_it = map.iter().map(|region| &region.value);
     let of_it = of_it.filter(|piece| piece.is_of(shared) && is_meant(piece.object()));
-    for arena in of_it.filter_map(arena_at).filter(|arena| !arena.buried.swap(true, Ordering::Relaxed)) {
-        let (address, length) = (arena.attached.address(), arena.attached.length());
+    of_it.filter_map(arena_at).for_each(|arena| arena.bury());
+}
+
+/// The same of what an object lies in that may move.
+pub(crate) fn bury_hold(hold: &Hold) {
+    if let Hold::Arena(part) = hold {
+        part.arena.bury();
+    }
+}
+
+impl Arena {
+    fn bury(&self) {
+        if self.buried.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (address, length) = (self.attached.address(), self.attached.length());
         // SAFETY: the whole of a mapping of ours, whose content is not what it was mapped for.
         let replaced = unsafe { memory::replace_with_nothing(address, length) };
         // SAFETY: as above. This needs no memory, and is refused by no limit.

@@ -83,6 +83,9 @@ fn c_and_rust_read_each_others_images() {
     run(&program, store.root(), &["group"]);
 
     let image = include_from(std::slice::from_ref(&store), "of-c@1", false).unwrap();
+    let start = image.base() as *mut u8;
+    let refused = commonhold::classical::inherit(start, 4096, commonhold::Inherit::Copy).unwrap_err();
+    assert_eq!(refused.kind, commonhold::ErrorKind::Unsupported, "{refused}");
     let forest: &'static Forest<'static> = image.root("forest").unwrap();
     let tree: &'static Node<'static> = image.root("tree").unwrap();
     assert!(std::ptr::eq(forest.trees[0], tree) && forest.trees.len() == 2);

@@ -16,6 +16,7 @@ pub mod kernel;
 pub mod maps;
 pub mod memory;
 pub mod mounts;
+pub mod own_memory;
 pub mod pagemap;
 pub mod plain;
 pub mod process;

@@ -96,6 +96,49 @@ pub fn reserve(hint: *mut u8, length: usize) -> io::Result<NonNull<u8>> {
     NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mapped at null"))
 }
 
+/// Reserves exactly these addresses, if nothing is there.
+#[cfg_attr(feature = "faults", track_caller)]
+pub fn reserve_exactly(address: NonNull<u8>, length: usize) -> io::Result<()> {
+    // SAFETY: MAP_FIXED_NOREPLACE fails where something is mapped.
+    let got = unsafe { reserve_with(address, length, MapFlags::FIXED_NOREPLACE) }?;
+    if got != address {
+        // A kernel that does not know the flag takes the address as a hint.
+        // SAFETY: reserved just now; nobody else knows of it.
+        let _ = unsafe { unmap(got, length) };
+        return Err(io::Error::from_raw_os_error(libc::EEXIST));
+    }
+    Ok(())
+}
+
+/// Puts a reservation in place of a mapping: every touch raises SIGSEGV, and the addresses stay taken.
+///
+/// # Safety
+/// The range must be a mapping that the caller owns, and whose content nobody needs any more.
+#[cfg_attr(feature = "faults", track_caller)]
+pub unsafe fn replace_with_reservation(address: NonNull<u8>, length: usize) -> io::Result<()> {
+    // SAFETY: the caller owns what MAP_FIXED replaces.
+    unsafe { reserve_with(address, length, MapFlags::FIXED) }.map(drop)
+}
+
+/// # Safety
+/// With MAP_FIXED the caller must own what is at the addresses.
+#[cfg_attr(feature = "faults", track_caller)]
+unsafe fn reserve_with(address: NonNull<u8>, length: usize, how: MapFlags) -> io::Result<NonNull<u8>> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | how;
+    // SAFETY: the caller's promise.
+    let map =
+        || unsafe { rustix::mm::mmap_anonymous(address.as_ptr().cast(), length, ProtFlags::empty(), flags) };
+    let got = points::mmap(map)?;
+    NonNull::new(got.cast()).ok_or_else(|| io::Error::other("mapped at null"))
+}
+
+/// Whether the kernel gives a mapping to fork children.
+pub fn set_inherited(address: NonNull<u8>, length: usize, inherited: bool) -> io::Result<()> {
+    let advice = if inherited { Advice::LinuxDoFork } else { Advice::LinuxDontFork };
+    // SAFETY: a flag of the mapping alone; no memory changes.
+    Ok(unsafe { rustix::mm::madvise(address.as_ptr().cast(), length, advice) }?)
+}
+
 /// Ends a mapping.
 ///
 /// # Safety

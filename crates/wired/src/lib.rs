@@ -7,13 +7,19 @@
 //! | module | what |
 //! |---|---|
 //! | `arenas` | which object lies where, as a value |
+//! | `guards` | who in a process uses an object that may move, in one word |
+//! | `revoking` | who holds such objects, and what waits until nobody does, as a value |
 //! | `bytes` | zeroing and copying, past what a hostile writer does to the memory |
 
 mod arenas;
 mod bytes;
+mod guards;
+mod revoking;
 
 pub use arenas::{Arenas, Moving, Resized};
 pub use bytes::{copy, read, write, zero};
+pub use guards::Guards;
+pub use revoking::{Action, DEADLINE_MS, Event, Revocations};
 
 /// What the tag of an object says that is an arena.
 pub const TAG: &str = "arena";

@@ -126,6 +126,8 @@ fn sample_requests() -> Vec<Vec<u8>> {
             whole: false,
             nonce: 7,
         }),
+        Request::Place { object },
+        Request::Released { object, given: 1 << 50 },
     ];
     both(&all)
 }

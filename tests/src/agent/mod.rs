@@ -5,8 +5,9 @@
 //!
 //! ```text
 //! create O /name key=value…      open O /name r|rw         close O
-//! map M O r|rw shared|private offset length(0: all) [fixed=ADDRESS lock prefetch in-thread]
 //! snapshot S O /name [writable] [whole]
+//! map M O r|rw shared|private offset length(0: all) [fixed=ADDRESS lock prefetch in-thread inherit=HOW]
+//! inherit M all|(offset length) share|copy|none
 //! unmap M offset length          drop M                    address M
 //! fill M first count seed        check M first count seed  put M offset byte      get M offset
 //! sync O offset length           freeze …   lock …  unlock …  prefetch …  incore …
@@ -16,6 +17,9 @@
 //! raw-mmap|raw-munmap|raw-dontneed M first count   raw-mremap M    exit|_exit code   exec path word…
 //! regain M     (every way to write what this process may only read; gives those that worked)
 //! fork exit|_exit line…          raw-clone line…            threads n line…            orphan ms line…
+//! forks line…    (refused, unless the child ends well)      do line… then line…             pause ms
+//! await M offset byte     open-movable O /name r|rw     guarded O fill|check first count seed     guard O     leave O
+//! work O pages ms    (counts under guards)
 //! pin M first count              unpin      (for I/O, as a registered buffer)
 //! hold-address-space path     (nothing that needs it goes on, until the file's file system ends)
 //! chdir path     touch-file path                limit what value           pid                        abort
@@ -29,6 +33,7 @@ mod activity;
 mod channels;
 mod history;
 mod memory;
+mod movable;
 mod objects;
 mod pinned;
 mod process;
@@ -139,18 +144,19 @@ impl Agent {
         match words[0] {
             "create" | "open" | "snapshot" | "close" | "map" | "unmap" | "drop" | "address" | "sync"
             | "freeze" | "lock" | "unlock" | "prefetch" | "incore" | "revert" | "remove" | "rename"
-            | "chmod" | "chown" | "resize" | "stat" | "info" | "stop" | "list" | "map-many" => {
+            | "chmod" | "chown" | "resize" | "stat" | "info" | "stop" | "list" | "map-many" | "inherit" => {
                 self.on_objects(words)
             }
             "fill" | "check" | "faults" | "no-faults" | "put" | "get" | "read-in" | "write-out"
             | "read-file-in" | "raw-mmap" | "raw-munmap" | "raw-dontneed" | "raw-mremap" | "counted"
-            | "read-at" | "write-at" | "regain" => self.on_memory(words),
+            | "read-at" | "write-at" | "regain" | "await" => self.on_memory(words),
             "channel" => self.on_channels(&words[1..]),
             "record" => self.on_history(words),
             "pin" | "unpin" => self.on_pinned(words),
             "count" | "round" | "add" | "sum" | "pair" | "follow" | "halt" | "watch" => {
                 self.on_activity(words)
             }
+            "open-movable" | "guarded" | "guard" | "leave" | "work" => self.on_movable(words),
             _ => self.on_process(words),
         }
     }

@@ -2,8 +2,8 @@
 
 use super::{Agent, Done, Failure, number, wrong};
 use commonhold::{
-    Access, Coherence, CreateOptions, EntryInfo, MapFlags, MapOptions, ObjectInfo, OnLastDeath, OnLoss,
-    PageSize, PageState, PagerKind, Protection, Sharing, SnapshotOptions, SyncMode, Translation,
+    Access, Coherence, CreateOptions, EntryInfo, Inherit, MapFlags, MapOptions, ObjectInfo, OnLastDeath,
+    OnLoss, PageSize, PageState, PagerKind, Protection, Sharing, SnapshotOptions, SyncMode, Translation,
 };
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -13,8 +13,7 @@ impl Agent {
         match words {
             ["create", object, name, options @ ..] => self.create(object, name, options),
             ["open", object, name, access] => {
-                let access = if *access == "r" { Access::Read } else { Access::ReadWrite };
-                let opened = self.host()?.open(name, access)?;
+                let opened = self.host()?.open(name, self::access(access))?;
                 self.objects.insert((*object).to_owned(), opened);
                 Ok(String::new())
             }
@@ -33,6 +32,15 @@ impl Agent {
             ["map", mapping, object, wishes @ ..] => {
                 let made = self.object(object)?.map(&map_options(wishes)?)?;
                 self.mappings.insert((*mapping).to_owned(), made);
+                Ok(String::new())
+            }
+            ["inherit", mapping, "all", how] => {
+                self.mapping(mapping)?.inherit(inherit(how)?)?;
+                Ok(String::new())
+            }
+            ["inherit", mapping, offset, length, how] => {
+                let (offset, length) = (number(offset)? as usize, number(length)? as usize);
+                self.mapping(mapping)?.inherit_range(offset, length, inherit(how)?)?;
                 Ok(String::new())
             }
             ["map-many", object, length, offsets @ ..] => self.map_many(object, length, offsets),
@@ -156,6 +164,10 @@ fn field(info: &ObjectInfo, what: &str) -> Done {
     })
 }
 
+pub(super) fn access(word: &str) -> Access {
+    if word == "r" { Access::Read } else { Access::ReadWrite }
+}
+
 fn on_loss(value: &str) -> OnLoss {
     if value == "revert" { OnLoss::Revert } else { OnLoss::Error }
 }
@@ -212,6 +224,15 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
     Ok((options, file))
 }
 
+fn inherit(how: &str) -> Result<Inherit, Failure> {
+    match how {
+        "share" => Ok(Inherit::Share),
+        "copy" => Ok(Inherit::Copy),
+        "none" => Ok(Inherit::None),
+        _ => Err(wrong(format!("no inheritance {how}"))),
+    }
+}
+
 fn map_options(words: &[&str]) -> Result<MapOptions, Failure> {
     let [protection, sharing, offset, length, flags @ ..] = words else {
         return Err(wrong("map M O r|rw shared|private offset length"));
@@ -237,6 +258,7 @@ fn map_options(words: &[&str]) -> Result<MapOptions, Failure> {
             ("prefetch", _) => wishes.prefetch = true,
             ("in-thread", _) => wishes.in_thread = true,
             ("own-tables", _) => wishes.own_tables = true,
+            ("inherit", how) => options.inherit = inherit(how)?,
             _ => return Err(wrong(format!("no wish {flag}"))),
         }
     }

@@ -41,6 +41,18 @@ impl Agent {
             ["exec", program, arguments @ ..] => {
                 Err(std::process::Command::new(program).args(arguments).exec().into())
             }
+            ["do", rest @ ..] => {
+                rest.split(|word| *word == "then").try_for_each(|line| self.perform(line).map(drop))?;
+                Ok(String::new())
+            }
+            ["forks", rest @ ..] => match self.fork(false, rest)?.as_str() {
+                "code 0" => Ok(String::new()),
+                other => Err(wrong(format!("a child ended with {other}"))),
+            },
+            ["pause", ms] => {
+                std::thread::sleep(std::time::Duration::from_millis(number(ms)?));
+                Ok(String::new())
+            }
             ["fork", how @ ("exit" | "_exit"), rest @ ..] => self.fork(*how == "exit", rest),
             ["orphan", pause_ms, rest @ ..] => self.orphan(number(pause_ms)?, rest),
             ["touch-file", path] => {
@@ -176,6 +188,7 @@ fn limit(what: &str, value: u64) -> Done {
     let resource = match what {
         "core" => libc::RLIMIT_CORE,
         "memlock" => libc::RLIMIT_MEMLOCK,
+        "data" => libc::RLIMIT_DATA,
         _ => libc::RLIMIT_NOFILE,
     };
     let limit = libc::rlimit { rlim_cur: value, rlim_max: value };

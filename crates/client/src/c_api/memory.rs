@@ -5,7 +5,7 @@ use super::objects::{ch_object, object};
 use super::outcome::{guard, guard_code};
 use crate::mapping::make_all;
 use crate::{
-    Error, MapFlags, MapOptions, Mapping, Object, PageState, Protection, Result, Sharing, classical,
+    Error, Inherit, MapFlags, MapOptions, Mapping, Object, PageState, Protection, Result, Sharing, classical,
 };
 use std::ffi::{c_int, c_uchar, c_void};
 use std::ptr::null_mut;
@@ -19,6 +19,9 @@ const LOCKED_IN: c_int = 0x20;
 const PREFETCH: c_int = 0x40;
 const IN_THREAD: c_int = 0x80;
 const OWN_TABLES: c_int = 0x100;
+const INHERIT_SHARE: c_int = 0;
+const INHERIT_COPY: c_int = 0x200;
+const INHERIT_NONE: c_int = 0x400;
 
 /// `ch_region`: one part of an object to be mapped together with others.
 #[allow(non_camel_case_types, missing_docs)] // the names of the header, documented there
@@ -43,8 +46,22 @@ fn protection_of(protection: c_int) -> Result<Protection> {
     }
 }
 
-fn sharing_of(sharing: c_int) -> Result<(Sharing, MapFlags)> {
+fn inherit_of(how: c_int) -> Result<Inherit> {
+    match how {
+        INHERIT_SHARE => Ok(Inherit::Share),
+        INHERIT_COPY => Ok(Inherit::Copy),
+        INHERIT_NONE => Ok(Inherit::None),
+        other => Err(Error::invalid(format!(
+            "{other:#x} is none of CH_INHERIT_SHARE, CH_INHERIT_COPY and CH_INHERIT_NONE"
+        ))),
+    }
+}
+
+/// What the bits of `sharing` say; with the rest of the options for the caller to fill in.
+fn sharing_of(sharing: c_int) -> Result<MapOptions> {
     let known = SHARED | PRIVATE | FIXED | LOCKED_IN | PREFETCH | IN_THREAD | OWN_TABLES;
+    let inherit = inherit_of(sharing & (INHERIT_COPY | INHERIT_NONE))?;
+    let sharing = sharing & !(INHERIT_COPY | INHERIT_NONE);
     let how = match sharing & (SHARED | PRIVATE) {
         SHARED => Sharing::Shared,
         PRIVATE => Sharing::Private,
@@ -61,7 +78,7 @@ fn sharing_of(sharing: c_int) -> Result<(Sharing, MapFlags)> {
         in_thread: has(IN_THREAD),
         own_tables: has(OWN_TABLES),
     };
-    Ok((how, flags))
+    Ok(MapOptions { sharing: how, flags, inherit, ..MapOptions::default() })
 }
 
 /// Maps part of an object.
@@ -80,9 +97,14 @@ pub unsafe extern "C" fn ch_map(
     guard(null_mut(), || {
         // SAFETY: the caller's promise.
         let object = unsafe { self::object(object) }?;
-        let (sharing, flags) = sharing_of(sharing)?;
-        classical::map(hint.cast(), length, protection_of(protection)?, sharing, flags, object, offset)
-            .map(|address| address.cast())
+        let options = MapOptions {
+            hint: hint as usize,
+            offset,
+            length: Some(length as u64),
+            protection: protection_of(protection)?,
+            ..sharing_of(sharing)?
+        };
+        Ok(object.map(&options)?.into_raw().cast())
     })
 }
 
@@ -100,14 +122,12 @@ pub unsafe extern "C" fn ch_map_many(regions: *mut ch_region, count: usize) -> c
         let regions = unsafe { std::slice::from_raw_parts_mut(regions, count) };
         let mut wishes: Vec<(&Object, MapOptions)> = Vec::with_capacity(count);
         for region in regions.iter() {
-            let (sharing, flags) = sharing_of(region.sharing)?;
             let options = MapOptions {
                 hint: region.address as usize,
                 offset: region.offset,
                 length: Some(region.length as u64),
                 protection: protection_of(region.protection)?,
-                sharing,
-                flags,
+                ..sharing_of(region.sharing)?
             };
             // SAFETY: the caller's promise.
             wishes.push((unsafe { object(region.object) }?, options));
@@ -157,6 +177,12 @@ pub extern "C" fn ch_unlock(address: *mut c_void, length: usize) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn ch_prefetch(address: *mut c_void, length: usize) -> c_int {
     guard_code(|| classical::prefetch(address.cast(), length))
+}
+
+/// What a fork child has of the range from now on.
+#[unsafe(no_mangle)]
+pub extern "C" fn ch_inherit(address: *mut c_void, length: usize, how: c_int) -> c_int {
+    guard_code(|| classical::inherit(address.cast(), length, inherit_of(how)?))
 }
 
 /// State of each page.

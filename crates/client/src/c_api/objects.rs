@@ -12,6 +12,18 @@ use std::ptr::null_mut;
 #[allow(non_camel_case_types)] // the name of the header
 pub struct ch_object(pub(super) Object);
 
+/// In an access: the object may move.
+const MOVABLE: c_int = 4;
+
+/// `ch_place`: where an object lies as long as its guard.
+#[allow(non_camel_case_types, missing_docs)] // the names of the header, documented there
+#[repr(C)]
+pub struct ch_place {
+    pub address: *mut c_void,
+    pub length: usize,
+    pub generation: u64,
+}
+
 /// The object behind a handle.
 ///
 /// # Safety
@@ -79,7 +91,10 @@ pub unsafe extern "C" fn ch_open(name: *const c_char, access: c_int) -> *mut ch_
     guard(null_mut(), || {
         // SAFETY: the caller's promise.
         let name = unsafe { text("name", name) }?;
-        host()?.open(name, access_of(access)?).map(handle)
+        match access & MOVABLE {
+            0 => host()?.open(name, access_of(access)?).map(handle),
+            _ => host()?.open_movable(name, access_of(access & !MOVABLE)?).map(handle),
+        }
     })
 }
 
@@ -109,6 +124,37 @@ pub unsafe extern "C" fn ch_snapshot(
         let length = (length != 0).then_some(length);
         object.snapshot(name, &SnapshotOptions { offset, length, mode, writable, whole }).map(handle)
     })
+}
+
+/// Takes a guard of an object that was opened movable.
+///
+/// # Safety
+/// `object` is null or a handle; `place` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_guard(object: *const ch_object, place: *mut ch_place) -> c_int {
+    guard_code(|| {
+        if place.is_null() {
+            return Err(null("place"));
+        }
+        // SAFETY: the caller's promise.
+        let guard = unsafe { self::object(object) }?.guard()?;
+        let at =
+            ch_place { address: guard.as_ptr().cast(), length: guard.len(), generation: guard.generation() };
+        guard.keep();
+        // SAFETY: the caller's promise.
+        unsafe { place.write(at) };
+        Ok(())
+    })
+}
+
+/// Gives a guard up.
+///
+/// # Safety
+/// `object` is null or a handle, of which the caller has a guard.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_unguard(object: *const ch_object) -> c_int {
+    // SAFETY: the caller's promise.
+    guard_code(|| unsafe { self::object(object) }?.leave())
 }
 
 /// Closes a handle; mappings stay.

@@ -109,6 +109,10 @@ impl Shared {
             }
             _ => None,
         };
+        let revoke = match &heard {
+            Heard::Message(_, FromHost::Event(Event::Revoke { object, given }), _) => Some((*object, *given)),
+            _ => None,
+        };
         let mut state = lock(&self.state);
         state.reader.get_or_insert(reader);
         if let Some(socket) = socket {
@@ -117,6 +121,9 @@ impl Shared {
         drop(state);
         if let Some((address, length)) = heal {
             addresses::heal(self, address, length);
+        }
+        if let Some((object, given)) = revoke {
+            self.revoke(object, given);
         }
         something
     }
@@ -190,11 +197,12 @@ impl State {
         match event {
             Event::HostReplaced => {
                 self.greet_again();
+                self.is_to_say_what_may_move();
                 self.pending.values_mut().for_each(|pending| pending.repeat());
             }
             // Done by the reader, who may take the lock of the address map.
             // Nobody watches anything on this connection.
-            Event::Heal { .. } | Event::Changed { .. } => {}
+            Event::Heal { .. } | Event::Revoke { .. } | Event::Changed { .. } => {}
             Event::PageIn { .. } | Event::PageOut { .. } => {
                 let what = "the host asked for pages on a connection that serves no pager";
                 self.give_up(&Error::new(ErrorKind::Protocol, what));

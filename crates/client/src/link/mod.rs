@@ -75,6 +75,8 @@ pub(crate) struct State {
     begun: Vec<SessionId>,
     pub(crate) kinds: Kinds,
     watcher: Option<Arc<OwnedFd>>,
+    /// What this process lets move the host has to be told.
+    says_what_may_move: bool,
     /// Further sockets (of pagers, and of connections being made): a fork child must not keep them open.
     guarded: Vec<Arc<OwnedFd>>,
     /// When a host could not be started, and why.
@@ -116,6 +118,7 @@ impl State {
             begun: Vec::new(),
             kinds: Kinds::default(),
             watcher: None,
+            says_what_may_move: false,
             guarded: Vec::new(),
             start_failed: None,
             unheard: Unheard::default(),

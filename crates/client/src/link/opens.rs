@@ -17,6 +17,8 @@ const CLOSES_LEFT: usize = 64;
 #[derive(Default)]
 pub(crate) struct Opens {
     handles: HashMap<ObjectId, usize>,
+    /// Those of them that let the object move.
+    movable: HashMap<ObjectId, usize>,
     /// Requests to open under way: one of them may be for an object that another thread is closing.
     under_way: usize,
     /// To be closed when none is under way.
@@ -86,6 +88,33 @@ impl Shared {
             opens = self.all_opened.wait(opens).unwrap_or_else(PoisonError::into_inner);
         }
         opens.under_way += 1;
+    }
+
+    /// Handles that keep an object where it is.
+    pub(crate) fn pinned_handles(&self, id: ObjectId) -> usize {
+        let opens = lock(&self.opens);
+        let [all, movable] = [&opens.handles, &opens.movable].map(|of| of.get(&id).copied().unwrap_or(0));
+        all.saturating_sub(movable)
+    }
+
+    /// One of the handles lets the object move.
+    pub(crate) fn is_movable(&self, id: ObjectId) {
+        *lock(&self.opens).movable.entry(id).or_default() += 1;
+    }
+
+    /// One handle less, of those that let the object move or of the others.
+    pub(crate) fn close_one(&self, id: ObjectId, generation: u64, movable: bool) {
+        if movable {
+            let mut opens = lock(&self.opens);
+            let left = opens.movable.get_mut(&id).map_or(0, |count| {
+                *count -= 1;
+                *count
+            });
+            if left == 0 {
+                opens.movable.remove(&id);
+            }
+        }
+        self.close(id, generation);
     }
 
     /// One handle less.

@@ -224,7 +224,13 @@ impl Shared {
         let (writers, readers): (Vec<_>, Vec<_>) = all.iter().partition(|object| object.access().writes());
         for object in readers.into_iter().chain(writers) {
             let request = Request::Reattach { object: object.id(), access: object.access() };
-            match talk.ask(&request, &[object.given().as_fd()], true)? {
+            let lies = object.movable().map(|movable| movable.lay());
+            let memory = match &lies {
+                None => object.given().as_fd(),
+                Some(Some(lies)) => lies.memory.as_fd(),
+                Some(None) => continue, // nothing of it was used here
+            };
+            match talk.ask(&request, &[memory], true)? {
                 Ok(_) => taken.push(object.clone()),
                 Err(error) if self.is_for_now(&error) => return Err(error),
                 Err(error) if object.is_controlled() => {
@@ -267,6 +273,7 @@ impl Shared {
         let name = object.label();
         complain(&format!("wired object {name} {why}; its arena is not mapped any more"));
         wired::bury(self, |other| std::ptr::eq(other, object));
+        object.movable().iter().for_each(|movable| movable.lose(why));
     }
 
     fn bring_mappings(
@@ -319,6 +326,7 @@ impl Shared {
 impl State {
     fn put_in_use(&mut self, fresh: Fresh) -> Guard {
         self.socket = Some(fresh.guard.socket().clone());
+        self.is_to_say_what_may_move();
         self.hello = fresh.hello;
         if let Hello::Known(_) = self.hello {
             self.unheard.heard();

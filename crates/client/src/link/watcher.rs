@@ -5,7 +5,7 @@
 
 use super::failed::Failed;
 use super::recovery::HOST_DEADLINE;
-use super::{Shared, lock};
+use super::{Shared, State, lock};
 use crate::{addresses, complain, own};
 use commonhold_points as points;
 use commonhold_sys::process::readable_within;
@@ -28,7 +28,21 @@ pub(super) fn wake(wake: &OwnedFd) {
     let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
 }
 
+impl State {
+    /// The host knows of no object of this process that it may move. The watcher says it, who may wait for answers.
+    pub(super) fn is_to_say_what_may_move(&mut self) {
+        self.says_what_may_move = true;
+        self.watcher.iter().for_each(|watcher| wake(watcher));
+    }
+}
+
 impl Shared {
+    /// Makes the watcher look up.
+    pub(crate) fn wake_watcher(&self) {
+        let watcher = lock(&self.state).watcher.clone();
+        watcher.iter().for_each(|watcher| wake(watcher));
+    }
+
     /// Starts the watcher unless it is there.
     pub(crate) fn ensure_watcher(&'static self) -> std::io::Result<()> {
         let mut state = lock(&self.state);
@@ -52,13 +66,18 @@ impl Shared {
         loop {
             // Whoever wakes this thread has changed something before.
             let _ = rustix::io::read(&**wake, &mut [0u8; 8]);
-            let state = lock(&self.state);
+            let mut state = lock(&self.state);
             // The starter may not have put the eventfd there yet: then the lock was just released, and it has.
             if !state.watcher.as_ref().is_some_and(|current| Arc::ptr_eq(current, wake)) {
                 return;
             }
             let (socket, busy) = (state.socket.clone(), state.recovering);
+            let says = std::mem::take(&mut state.says_what_may_move);
             drop(state);
+            if says {
+                self.say_what_may_move();
+            }
+            self.answer_revokes();
             let Some(socket) = socket else {
                 let pause = if busy { RETRY_MS } else { self.return_once(&mut trouble) };
                 let _ = readable_within(&**wake, pause);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define PAGE 4096u
@@ -47,6 +48,9 @@ static void null_arguments(void) {
     NO_POINTER(ch_map(NULL, PAGE, CH_PROT_READ, CH_SHARED, NULL, 0), EINVAL);
     REFUSED(ch_map_many(NULL, 1), EINVAL);
     REFUSED(ch_close(NULL), EINVAL);
+    ch_place place;
+    REFUSED(ch_guard(NULL, &place), EINVAL);
+    REFUSED(ch_unguard(NULL), EINVAL);
     REFUSED(ch_read(NULL, &state, 1, 0), EINVAL);
     REFUSED(ch_write(NULL, &state, 1, 0), EINVAL);
     REFUSED(ch_stat(NULL, &info), EINVAL);
@@ -164,8 +168,15 @@ static void direct_object(void) {
     CHECK(ch_incore(words, 4 * PAGE, states) == 0);
     CHECK(states[0] != CH_ABSENT && states[1] == CH_ABSENT && states[2] != CH_ABSENT);
 
+    ch_place place;
+    REFUSED(ch_guard(o, &place), EINVAL); /* it was not opened movable */
+    REFUSED(ch_guard(o, NULL), EINVAL);
+    REFUSED(ch_unguard(o), EINVAL);
+    NO_POINTER(ch_open("/c/direct", CH_MOVABLE), EINVAL);
+
     ch_object *reader = ch_open("/c/direct", CH_READ);
     CHECK(reader != NULL);
+    NO_POINTER(ch_open("/c/direct", CH_READ | CH_MOVABLE), EOPNOTSUPP); /* not wired */
     NO_POINTER(ch_map(NULL, PAGE, CH_PROT_READ | CH_PROT_WRITE, CH_SHARED, reader, 0), EACCES);
     NO_POINTER(ch_map(NULL, PAGE, CH_PROT_READ, 0, reader, 0), EINVAL);
     NO_POINTER(ch_map(NULL, PAGE, 8, CH_SHARED, reader, 0), EINVAL);
@@ -237,6 +248,45 @@ static void names(void) {
     free(info);
 }
 
+/* How a child ends that reads a byte, or minus its signal. */
+static int child_reads(const volatile unsigned char *byte) {
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) _exit(*byte);
+    if (child < 0 || waitpid(child, &status, 0) != child) return -1000;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static void inheritance(void) {
+    ch_options options = CH_OPTIONS_INIT;
+    options.size_bytes = 4 * PAGE;
+    ch_object *o = ch_create("/c/inherited", &options);
+    CHECK(o != NULL);
+    if (!o) return;
+    unsigned char *bytes = ch_map(NULL, 4 * PAGE, CH_PROT_READ | CH_PROT_WRITE, CH_SHARED | CH_INHERIT_COPY, o, 0);
+    CHECK(bytes != NULL);
+    if (!bytes) return;
+    bytes[0] = 7, bytes[PAGE] = 8, bytes[2 * PAGE] = 9;
+    CHECK(ch_inherit(bytes + PAGE, PAGE, CH_INHERIT_NONE) == 0);
+    CHECK(child_reads(bytes) == 7 && child_reads(bytes + 2 * PAGE) == 9);
+    /* Under the sanitizer SIGSEGV is an exit with an error. */
+    CHECK(child_reads(bytes + PAGE) != 8);
+    pid_t child = fork();
+    if (child == 0) {
+        bytes[0] = 70;
+        _exit(ch_sync(bytes, PAGE) == -1 && errno == ENOENT && ch_unmap(bytes, PAGE) == 0 ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0 && bytes[0] == 7);
+    CHECK(ch_inherit(bytes, 4 * PAGE, CH_INHERIT_SHARE) == 0 && child_reads(bytes + PAGE) == 8);
+    REFUSED(ch_inherit(bytes, 4 * PAGE, CH_INHERIT_COPY | CH_INHERIT_NONE), EINVAL);
+    REFUSED(ch_inherit(bytes, 4 * PAGE, 1), EINVAL);
+    REFUSED(ch_inherit(bytes, 5 * PAGE, CH_INHERIT_COPY), ENOENT);
+    REFUSED(ch_inherit(NULL, PAGE, CH_INHERIT_COPY), ENOENT);
+    NO_POINTER(ch_map(NULL, PAGE, CH_PROT_READ, CH_SHARED | CH_INHERIT_COPY | CH_INHERIT_NONE, o, 0), EINVAL);
+    CHECK(ch_unmap(bytes, 4 * PAGE) == 0 && ch_close(o) == 0 && ch_remove("/c/inherited") == 0);
+}
+
 /* What a plain read() of the file shows. */
 static char stored(int fd, unsigned page) {
     char byte = 0;
@@ -295,6 +345,7 @@ int main(int count, char **arguments) {
     if (count > 1 && strcmp(arguments[1], "full") == 0) {
         names();
         snapshots();
+        inheritance();
         controlled_object(count > 2 ? arguments[2] : "roundtrip.bin");
     }
     REFUSED(ch_connect("/nowhere/at/all"), ECONNREFUSED);

@@ -195,13 +195,13 @@ impl Host {
                 "{name} is an arena of wired objects, which keeps its name, owner and mode: remove it, and make another one"
             ));
         }
-        let is_open = || self.object(record.id).is_ok_and(|object| self.is_in_use(&object));
-        if record.options.is_channel() && is_open() {
+        let object = self.object(record.id);
+        if record.options.is_channel() && object.as_ref().is_ok_and(|object| self.is_in_use(object)) {
             return refused(format!(
                 "{name} is a channel and open: those who use it rely on its name, owner and mode; close it first"
             ));
         }
-        if record.options.is_wired() && is_open() {
+        if record.options.is_wired() && object.is_ok_and(|object| self.is_in_the_way(&object)) {
             return refused(format!(
                 "{name} is wired and open: with another name, owner or mode it would lie in another arena; close it first"
             ));

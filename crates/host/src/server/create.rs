@@ -3,6 +3,7 @@
 use super::backing::grow_file;
 use super::moving::Unused;
 use super::object::Object;
+use super::revoking::comes_again;
 use super::session::Session;
 use super::tables;
 use super::{Host, lock};
@@ -49,7 +50,7 @@ impl Host {
         let none = |error: &Error| matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Unsupported);
         match self.create_in(session, asked.clone(), fds, give, Some(Wired::InArena)) {
             // Of ordinary pages, then.
-            Err(error) if none(&error) => {
+            Err(error) if none(&error) && !comes_again() => {
                 self.machine.log(format_args!("{} is wired in ordinary pages: {error}", asked.name));
                 self.create_in(session, asked, Vec::new(), give, Some(Wired::OfItsOwn))
             }

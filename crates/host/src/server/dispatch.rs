@@ -10,6 +10,10 @@ use commonhold_object::{Coherence, Error, ErrorKind, PagerKind, Result};
 use commonhold_sys::closing::is_socket;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// So long a request is worked on again where holders stand in its way.
+const FOR_HOLDERS: Duration = Duration::from_millis(commonhold_wired::DEADLINE_MS);
 
 impl Host {
     /// Answers a request, now or later. Takes those of the descriptors that it calls for; the others are left to whoever
@@ -53,6 +57,13 @@ impl Host {
             match request {
                 Request::Prefetch { object, offset, length } => {
                     this.prefetch(&session, header.number, object, offset, length);
+                }
+                Request::Place { object } => {
+                    let (host, asker) = (this.clone(), session.clone());
+                    this.when_it_lies_still(&session, object, move || {
+                        let request = Request::Place { object };
+                        host.answer(&asker, header, request, Vec::new(), Session::reply_in_time);
+                    });
                 }
                 request => this.answer(&session, header, request, fds, Session::reply_in_time),
             }
@@ -105,12 +116,57 @@ impl Host {
         fds: Vec<OwnedFd>,
         tell: fn(&Session, u64, Result<Reply>, &[BorrowedFd<'_>]),
     ) {
+        self.answer_until(session, header, (request, fds), tell, Instant::now() + FOR_HOLDERS);
+    }
+
+    /// An open object that stands in the way is revoked, and the request worked on once more: again and again, for a holder may be
+    /// told where it lies just before, but not for longer than holders may take.
+    fn answer_until(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        header: Header,
+        (request, fds): (Request, Vec<OwnedFd>),
+        tell: fn(&Session, u64, Result<Reply>, &[BorrowedFd<'_>]),
+        until: Instant,
+    ) {
+        let again = self.revoking.again(&request, until);
+        let (reply, give) = self.try_to_answer(session, header, request, fds);
+        let wanted = self.revoking.wanted(&reply);
+        match again.filter(|_| !wanted.is_empty()) {
+            Some(request) => {
+                let (this, asker) = (self.clone(), session.clone());
+                self.put_aside(session.share.clone(), wanted, move || {
+                    this.answer_until(&asker, header, (request, Vec::new()), tell, until);
+                });
+            }
+            None => self.tell_answer(session, header, reply, &give, tell),
+        }
+    }
+
+    fn try_to_answer(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        header: Header,
+        request: Request,
+        fds: Vec<OwnedFd>,
+    ) -> (Result<Reply>, Vec<Arc<OwnedFd>>) {
         let mut give = Vec::new();
         let reply = self.begin_much(session, header, &request).and_then(|begun| {
             let reply = self.perform(session, header, request, fds, &mut give);
             begun.iter().for_each(|begun| self.unkeep(begun));
             reply
         });
+        (reply, give)
+    }
+
+    fn tell_answer(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        header: Header,
+        reply: Result<Reply>,
+        give: &[Arc<OwnedFd>],
+        tell: fn(&Session, u64, Result<Reply>, &[BorrowedFd<'_>]),
+    ) {
         let reply = reply.map_err(advise);
         let borrowed: Vec<BorrowedFd<'_>> = give.iter().map(|fd| fd.as_fd()).collect();
         session.end();
@@ -183,6 +239,8 @@ impl Host {
             Request::RevertOpened { object } => self.revert_opened(session, object),
             Request::Watch { object } => self.watch(session, object).map(done),
             Request::Snapshot(asked) => self.snapshot(session, asked, give),
+            Request::Place { object } => self.place(session, object, give),
+            Request::Released { object, given } => self.released(session, object, given).map(done),
             Request::MapInfo { name } => self.map_info(session, &name),
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),
             Request::Counts { name, after, hottest } => self.counts(session, name.as_ref(), after, hottest),
@@ -215,7 +273,13 @@ impl Host {
                 let record = object.record();
                 record.name.is_some() && !record.options.is_shared()
             }),
-            _ => matches!(request, Request::Status | Request::ServePager { .. } | Request::Watch { .. }),
+            _ => matches!(
+                request,
+                Request::Status
+                    | Request::ServePager { .. }
+                    | Request::Watch { .. }
+                    | Request::Released { .. }
+            ),
         }
     }
 

@@ -88,6 +88,7 @@ impl Host {
             }
             self.settle_object(*id);
         }
+        self.take_in(commonhold_wired::Event::Gone { session: session.id });
         caches.iter().for_each(|cache| self.settle_object(cache.id));
         self.trim_all(&opened);
         self.forget_session(session, &regions, &opened);
@@ -328,6 +329,7 @@ impl Host {
     pub(super) fn check_deadlines(self: &Arc<Self>) {
         self.machine.disarm();
         self.forget_lapsed();
+        self.look_at_revocations();
         if self.returning.is_under_way() {
             self.machine.arm();
             let this = self.clone();

@@ -48,6 +48,7 @@ pub mod object;
 mod repairs;
 mod resize;
 mod returning;
+mod revoking;
 mod seeing;
 pub mod segments;
 mod session;
@@ -147,6 +148,8 @@ pub struct Host {
     snapshots: Mutex<snapshots::Snapshots>,
     /// Held while one of them, and its note, becomes a snapshot of another object, or of none.
     changes_versions: Mutex<()>,
+    /// Who is asked to give up places of them.
+    revoking: revoking::Revoking,
     /// Of objects that are scheduled by forwarding: what the process before this one handed over, until they are used.
     handovers: Mutex<HashMap<ObjectId, Arc<OwnedFd>>>,
     next_session: AtomicU64,

@@ -12,6 +12,7 @@ use commonhold_object::{
 };
 use commonhold_registry::{Entry, ObjectRecord, Registry, Renaming};
 use commonhold_sys::frames;
+use commonhold_wired::Event as Moves;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -122,7 +123,7 @@ impl Host {
         Ok(Reply::Opened(Box::new(OpenReply { info: self.short_info(object), access })))
     }
 
-    fn note_open(&self, session: &Session, object: &Object, access: Access) -> Result<()> {
+    fn note_open(self: &Arc<Self>, session: &Session, object: &Object, access: Access) -> Result<()> {
         let mut opened = lock(&session.opened);
         if opened.len() as u64 >= limits::OPEN_OBJECTS_PER_CLIENT && !opened.contains_key(&object.id) {
             return Err(Error::new(
@@ -137,6 +138,7 @@ impl Host {
             None => drop(object.opens.fetch_add(1, Ordering::Relaxed)),
         }
         drop(opened);
+        self.take_in(Moves::Pinned { session: session.id, object: object.id });
         if object.is_with_clients() {
             self.keep_open(session, object.id);
             self.note_client(session, object.id);
@@ -158,6 +160,7 @@ impl Host {
                 self.forget_client_soon(session, id);
             }
             object.opens.fetch_sub(1, Ordering::Relaxed);
+            self.take_in(Moves::Closed { session: session.id, object: id });
             // Of a direct one that goes on, it does no harm if the next host takes it for open: attaching is to be quick. A wired
             // one that is open stays where and as it is.
             let (is_wired, has_name) = {
@@ -461,7 +464,7 @@ impl Host {
     }
 
     /// The same for who opens it: of a direct object without what the kernel has to be asked for.
-    fn short_info(&self, object: &Object) -> ObjectInfo {
+    pub(super) fn short_info(&self, object: &Object) -> ObjectInfo {
         let mut record = object.record().clone();
         if record.options.is_replicated() {
             // To users it is anonymous: its file is what this host keeps of it, as others do.

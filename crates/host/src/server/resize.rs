@@ -107,6 +107,9 @@ impl Host {
             self.resize_object(object, size_bytes, sizing)
         });
         self.tell_of_moving();
+        if result.is_ok() {
+            self.tell_anew(object);
+        }
         // Its name may have gone meanwhile, and its last user.
         self.settle_object(object.id);
         result

@@ -148,6 +148,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         wired: Mutex::default(),
         snapshots: Mutex::default(),
         changes_versions: Mutex::default(),
+        revoking: super::revoking::Revoking::default(),
         handovers: Mutex::default(),
         next_session: AtomicU64::new(first_session()),
         cluster: OnceLock::new(),

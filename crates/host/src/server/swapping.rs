@@ -23,7 +23,7 @@ impl Host {
                 let Ok(_making) = object.making.try_lock() else { continue };
                 // While it is stored its place cannot be freed.
                 let Ok(_held) = object.hold() else { continue };
-                if self.is_in_use(&object) || object.record().name.is_none() {
+                if self.is_in_the_way(&object) || object.record().name.is_none() {
                     continue;
                 }
                 self.swap_out(&object)

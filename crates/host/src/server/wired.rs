@@ -128,7 +128,7 @@ impl Host {
         // What is not known is not an object yet, or not any more.
         let stays = |id: ObjectId| {
             self.object(id)
-                .map_or(true, |object| self.is_in_use(&object) || object.making.try_lock().is_err())
+                .map_or(true, |object| self.is_in_the_way(&object) || object.making.try_lock().is_err())
         };
         let begun = lock(&self.wired).begin_move(bytes, among, stays);
         let Some(transfer) = begun else { return Ok(false) };
@@ -165,7 +165,17 @@ impl Host {
 
     /// Whether somebody has the object open, or had it when host and keeper died, and lives.
     pub(super) fn is_in_use(&self, object: &Object) -> bool {
-        object.opens.load(Ordering::Acquire) > 0 || self.returning.expects(object.id)
+        let opens = object.opens.load(Ordering::Acquire);
+        opens > 0 && opens > self.revoking.released(object.id) || self.returning.expects(object.id)
+    }
+
+    /// The same; if all who have it open let it move they may be asked to.
+    pub(super) fn is_in_the_way(&self, object: &Object) -> bool {
+        let in_use = self.is_in_use(object);
+        if in_use {
+            self.stands_in_the_way(object);
+        }
+        in_use
     }
 
     fn place_path(&self, id: ObjectId) -> PathBuf {
@@ -281,7 +291,7 @@ impl Host {
             return Ok(());
         }
         let class = class.ok_or_else(gone)?;
-        if self.is_in_use(object) {
+        if self.is_in_the_way(object) {
             let what = "name, owner or mode of the object changed while it was in use: it can be opened when nobody has it open";
             return Err(Error::new(ErrorKind::Busy, what));
         }
@@ -370,7 +380,7 @@ impl Host {
         let resized = lock(&self.wired).resize(object.id, bytes)?;
         match resized {
             Resized::InPlace => {}
-            Resized::Elsewhere if !self.is_in_use(object) => {
+            Resized::Elsewhere if !self.is_in_the_way(object) => {
                 let class = Class::of(&object.record()).ok_or_else(gone)?;
                 return self.relocate(object, bytes, &class);
             }

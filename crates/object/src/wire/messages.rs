@@ -263,6 +263,19 @@ pub enum Request {
     },
     /// Create an object that has the pages of an open one as they are at one instant. Answered as `Open`.
     Snapshot(SnapshotRequest),
+    /// Tell where an open wired object lies. From then on it may move once this client has said `Released`, which it says when
+    /// it is asked by [`Event::Revoke`].
+    Place {
+        /// Which.
+        object: ObjectId,
+    },
+    /// This client does not use the place any more that it was given under that number; not answered.
+    Released {
+        /// Which object's.
+        object: ObjectId,
+        /// The number; 0: it uses none, and lets the object move, of which the host may not know.
+        given: u64,
+    },
 }
 
 /// A snapshot that a client asks for.
@@ -383,6 +396,14 @@ pub enum Event {
         /// Which.
         object: ObjectId,
     },
+    /// The client is to give a place up, by `Released`, as soon as it can. Until it has asked anew it does not know where the
+    /// object lies.
+    Revoke {
+        /// Which object's.
+        object: ObjectId,
+        /// The number that the client got with the place.
+        given: u64,
+    },
 }
 
 /// What came of a request. In brackets: the descriptors that travel with it.
@@ -426,6 +447,13 @@ pub enum Reply {
     Counts(Box<Seen>),
     /// To `Trace`.
     Traced(Box<Traced>),
+    /// To `Place`. [the arena's memory]
+    Placed {
+        /// As to `Open`.
+        opened: Box<OpenReply>,
+        /// A number for this place, larger than those before.
+        given: u64,
+    },
 }
 
 /// A new session.

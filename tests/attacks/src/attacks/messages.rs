@@ -109,6 +109,8 @@ fn requests(numbers: &mut Numbers) -> Vec<Request> {
             whole: true,
             nonce: u128::from(numbers.draw()),
         }),
+        Request::Place { object },
+        Request::Released { object, given: offset },
         Request::Status,
         Request::Hosts,
         Request::ServePager { pager: named },
@@ -131,6 +133,8 @@ fn is_forbidden(request: &Request) -> bool {
         | Request::ResizeOpened { .. }
         | Request::Watch { .. }
         | Request::Snapshot(_)
+        | Request::Place { .. }
+        | Request::Released { .. }
         | Request::Reattach { .. } => true,
         _ => false,
     }
