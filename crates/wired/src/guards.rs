@@ -110,9 +110,9 @@ mod tests {
                 next.told += u32::from(tells);
             } else if world.left[thread] > 0 {
                 next.left[thread] -= 1;
-                match entered(world.word) {
-                    Some(word) => (next.word, next.inside[thread]) = (word, true),
-                    None => {} // it would ask for the place
+                // Else it would ask for the place.
+                if let Some(word) = entered(world.word) {
+                    (next.word, next.inside[thread]) = (word, true);
                 }
             } else {
                 continue;
