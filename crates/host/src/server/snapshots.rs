@@ -30,6 +30,8 @@ pub(super) struct Snapshots {
     broken: BTreeMap<ObjectId, Error>,
     /// Objects without users whose snapshots are being given what they lack.
     collapsing: HashSet<ObjectId>,
+    /// Those that are to be whole: the next host goes on with it.
+    to_be_whole: HashSet<ObjectId>,
 }
 
 /// What `live/<id>.of` has after its first byte.
@@ -44,6 +46,7 @@ struct Noted {
 /// The first byte: overwritten in place, which also a full disk has room for.
 const USABLE: u8 = 0;
 const BROKEN: u8 = 1;
+const TO_BE_WHOLE: u8 = 2;
 
 struct Objects(Weak<Host>);
 
@@ -73,6 +76,16 @@ impl Family for Objects {
         Ok(Some((link, host.object(link.parent).ok().and_then(|parent| parent.cache()))))
     }
 
+    fn wait_for(&self, id: ObjectId) -> Result<()> {
+        let host = self.host()?;
+        host.returning.wait_for(id)?;
+        host.settle_returned();
+        match host.object(id).ok().filter(|object| object.left_frames().is_some()) {
+            Some(object) => host.cache_of(&object).map(drop),
+            None => Ok(()),
+        }
+    }
+
     fn is_broken(&self, id: ObjectId, why: &Error) {
         if let Ok(host) = self.host() {
             host.break_snapshot(id, why);
@@ -88,7 +101,8 @@ impl Host {
     fn note_of(&self, id: ObjectId, link: Link<ObjectId>) -> Result<()> {
         let Link { parent, first_page, pages } = link;
         let noted = Noted { boot_id: self.machine.boot_id.clone(), parent, first_page, pages };
-        let bytes = postcard::to_extend(&noted, vec![USABLE]);
+        let to_be_whole = lock(&self.snapshots).to_be_whole.contains(&id);
+        let bytes = postcard::to_extend(&noted, vec![if to_be_whole { TO_BE_WHOLE } else { USABLE }]);
         let bytes = bytes.map_err(|_| Error::invalid("a note of a snapshot"))?;
         let (path, new) = (self.of_path(id), self.of_path(id).with_extension("of-new"));
         std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, &path)).doing("noting a snapshot")
@@ -104,12 +118,21 @@ impl Host {
             let noted = postcard::from_bytes::<Noted>(bytes).ok();
             let Some(noted) = noted.filter(|noted| noted.boot_id == self.machine.boot_id) else { continue };
             let Noted { parent, first_page, pages, .. } = noted;
-            if *flag == USABLE {
-                snapshots.versions.link(record.id, Link { parent, first_page, pages });
-            } else {
+            if *flag == BROKEN {
                 snapshots.broken.insert(record.id, not_whole("a page of it was lost before this host began"));
+                continue;
+            }
+            snapshots.versions.link(record.id, Link { parent, first_page, pages });
+            if *flag == TO_BE_WHOLE {
+                snapshots.to_be_whole.insert(record.id);
             }
         }
+    }
+
+    /// What the host before had begun to make whole.
+    pub(super) fn go_on_with_whole(self: &Arc<Self>) {
+        let to_be_whole: Vec<_> = lock(&self.snapshots).to_be_whole.iter().copied().collect();
+        to_be_whole.iter().filter_map(|id| self.object(*id).ok()).for_each(|one| self.make_whole_soon(&one));
     }
 
     /// Why a snapshot cannot be used; empty if it can.
@@ -221,8 +244,11 @@ impl Host {
         // Before the instant, from which on writers of the parent look for it.
         self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(object.id, object.clone());
         let id = object.id;
-        let made = parent.hold().and_then(|_held| self.take_snapshot(&parent, &object, link));
+        // A newer one would be taken for one of those that are older.
+        let one_at_a_time = lock(&parent.snapshotting);
+        let made = parent.hold().and_then(|_held| self.take_snapshot(&parent, &object, link, asked.whole));
         if let Err(error) = made {
+            drop(one_at_a_time);
             self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
             self.forget_snapshot(object.id);
             self.unkeep_frames(object.id);
@@ -245,6 +271,7 @@ impl Host {
         if !asked.writable {
             self.stand_between(id);
         }
+        drop(one_at_a_time);
         if asked.whole {
             self.make_whole_soon(&object);
         }
@@ -256,9 +283,16 @@ impl Host {
         parent: &Arc<Object>,
         object: &Arc<Object>,
         link: Link<ObjectId>,
+        whole: bool,
     ) -> Result<()> {
         let of = self.cache_of(parent)?;
-        lock(&self.snapshots).versions.link(object.id, link);
+        {
+            let mut snapshots = lock(&self.snapshots);
+            snapshots.versions.link(object.id, link);
+            if whole {
+                snapshots.to_be_whole.insert(object.id);
+            }
+        }
         let cache = self.make_cache(object)?;
         self.note_of(object.id, link)?;
         of.take_instant(object.id, &cache, link)
@@ -271,7 +305,13 @@ impl Host {
             (snapshots.versions.of(newer), snapshots.versions.covered_by(newer))
         };
         let Some(of) = of else { return };
+        let bytes = |id| self.object(id).map(|object| object.record().options.size_bytes);
+        let Ok(has) = bytes(newer) else { return };
         for (id, link) in covered {
+            // Of its last page the newer one may have less.
+            if bytes(id).map_or(true, |bytes| link.first_page * PAGE_SIZE_BYTES + bytes > has) {
+                continue;
+            }
             if let Err(error) = self.move_under(id, of.parent, link) {
                 self.machine
                     .log(format_args!("object {}: it stays a snapshot of what it was: {error}", id.0));
@@ -303,19 +343,26 @@ impl Host {
 
     /// It lacks nothing any more, or is gone.
     pub(super) fn forget_snapshot(self: &Arc<Self>, id: ObjectId) {
+        if let Some(parent) = self.cut_snapshot(id) {
+            self.settle_object(parent);
+        }
+    }
+
+    /// The same; gives what it was a snapshot of, and does not ask whether that is to end now.
+    pub(super) fn cut_snapshot(&self, id: ObjectId) -> Option<ObjectId> {
         let one_at_a_time = lock(&self.changes_versions);
         let link = {
             let mut snapshots = lock(&self.snapshots);
             snapshots.broken.remove(&id);
+            snapshots.to_be_whole.remove(&id);
             snapshots.versions.cut(id)
-        };
-        let Some(link) = link else { return }; // the note goes with the object's other files
+        }?; // the note goes with the object's other files
         let _ = std::fs::remove_file(self.of_path(id));
         drop(one_at_a_time);
-        if let Ok(parent) = self.object(link.parent) {
-            parent.cache().iter().for_each(|cache| cache.has_no_snapshot(id));
-            self.settle_object(parent.id);
+        if let Some(parent) = self.object(link.parent).ok().and_then(|parent| parent.cache()) {
+            parent.has_no_snapshot(id);
         }
+        Some(link.parent)
     }
 
     /// The snapshot has all of its pages afterwards.
@@ -355,9 +402,11 @@ impl Host {
             match collapsed {
                 Ok(()) => this.settle_object(object.id),
                 // It stays, as what they are snapshots of, until one of them ends.
-                Err(error) => this
+                Err(error) if this.has_snapshots(object.id) => this
                     .machine
                     .log(format_args!("object {}: its snapshots need it still: {error}", object.id.0)),
+                // The last of them ended meanwhile, and found that this was under way.
+                Err(_) => this.settle_object(object.id),
             }
         });
     }
@@ -366,7 +415,10 @@ impl Host {
         loop {
             let past = lock(&self.snapshots).versions.past(middle.id);
             let Some((id, link)) = past.first() else { return Ok(()) };
-            let child = self.object(*id)?;
+            let Ok(child) = self.object(*id) else {
+                self.forget_snapshot(*id); // it is ending, or its memory was lost
+                continue;
+            };
             let held = child.hold().and_then(|_held| match link {
                 None => self.make_snapshot_whole(&child),
                 Some(link) => self.lift(middle, &child, *link),
