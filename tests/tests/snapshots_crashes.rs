@@ -49,7 +49,9 @@ fn counted(what: &str, options: &str, host_options: &[&str], victims: &[Victim],
     let mut chance = Chance::new(what);
     let job = Job::begin(&host, "/a", options, PAGES, 2);
     let ledger = Ledger::open(&host.scratch().join("ledger-a"), PAGES as usize);
-    let all = |one: fn((u64, u64)) -> u64| -> Vec<u64> { (0..PAGES as usize).map(|page| one(ledger.get(page))).collect() };
+    let all = |one: fn((u64, u64)) -> u64| -> Vec<u64> {
+        (0..PAGES as usize).map(|page| one(ledger.get(page))).collect()
+    };
     let mut takers: Vec<Worker> = (0..2).map(|_| host.worker()).collect();
     // Whoever has something mapped comes back by itself.
     takers.iter().for_each(|taker| taker.all("open o /a rw\nmap m o r shared 0 0"));
@@ -102,7 +104,8 @@ fn counted(what: &str, options: &str, host_options: &[&str], victims: &[Victim],
     job.end(&host);
     drop(takers);
     let client = host.worker();
-    for name in client.ok("list /").split_whitespace().filter(|name| name.starts_with("/s") || *name == "/a") {
+    for name in client.ok("list /").split_whitespace().filter(|name| name.starts_with("/s") || *name == "/a")
+    {
         let _ = client.ask(&format!("remove {name}"));
     }
     for round in 0..rounds(share) {
@@ -127,7 +130,10 @@ fn look(host: &TestHost, one: &Taken, pages: u64, may_be_lost: bool) {
     for _ in 0..2 {
         reader.send(&line);
         match until("an answer, or an end", || {
-            reader.answer_within(std::time::Duration::from_millis(50)).map(Some).or(reader.has_ended().then_some(None))
+            reader
+                .answer_within(std::time::Duration::from_millis(50))
+                .map(Some)
+                .or(reader.has_ended().then_some(None))
         }) {
             Some(answer) => drop(answer.unwrap_or_else(|error| panic!("{}: {error:?}", one.name))),
             None => {
@@ -140,13 +146,25 @@ fn look(host: &TestHost, one: &Taken, pages: u64, may_be_lost: bool) {
 
 #[test]
 fn hosts_and_clients_are_killed() {
-    counted("snapshots, and hosts and clients are killed", "freezable", &[], &[Victim::Host, Victim::Client, Victim::Keeper], 24);
+    counted(
+        "snapshots, and hosts and clients are killed",
+        "freezable",
+        &[],
+        &[Victim::Host, Victim::Client, Victim::Keeper],
+        24,
+    );
 }
 
 #[test]
 fn hosts_are_killed_where_memory_is_short() {
     let options = "file=FILE sync=ordered freezable budget=1048576";
-    counted("snapshots in little memory", options, &["--budget", "3MiB"], &[Victim::Host, Victim::Keeper], 16);
+    counted(
+        "snapshots in little memory",
+        options,
+        &["--budget", "3MiB"],
+        &[Victim::Host, Victim::Keeper],
+        16,
+    );
 }
 
 #[test]
@@ -165,14 +183,19 @@ fn of_a_file_that_syncs_as_a_whole() {
 fn a_reader_waits_for_what_others_bring_back() {
     let host = TestHost::start();
     let (writer, reader) = (host.worker(), host.worker());
-    writer.all("create o /a size=262144 freezable mode=666\nmap m o rw shared 0 0\nfill m 0 64 1\nsnapshot s o /s");
+    writer.all(
+        "create o /a size=262144 freezable mode=666\nmap m o rw shared 0 0\nfill m 0 64 1\nsnapshot s o /s",
+    );
     writer.all("close s\nsnapshot t o /t\nfill m 0 8 2");
     reader.all("open s /s r\nmap m s r shared 0 0\ncheck m 0 4 1\nopen t /t r\nmap n t r shared 0 0");
     stop(&[writer.pid()]);
     host.kill_both();
     host.start_again().expect("the next begins");
     reader.send("check m 0 64 1");
-    assert!(reader.answer_within(std::time::Duration::from_millis(300)).is_none(), "it has not got what it lacks");
+    assert!(
+        reader.answer_within(std::time::Duration::from_millis(300)).is_none(),
+        "it has not got what it lacks"
+    );
     assert!(!reader.has_ended(), "it waits");
     signal(writer.pid(), libc::SIGCONT);
     reader.answer().expect("what was there");
@@ -192,7 +215,9 @@ fn what_nobody_had_is_in_nobodys_way() {
     host.start_again().expect("the next begins");
     writer.eventually("check m 0 64 1");
     writer.refused("open s /s r", "NotFound");
-    writer.all("map n t r shared 0 0\ncheck n 0 64 1\nremove /a\ndrop m\nclose o\ncheck n 0 64 1\ndrop n\nclose t");
+    writer.all(
+        "map n t r shared 0 0\ncheck n 0 64 1\nremove /a\ndrop m\nclose o\ncheck n 0 64 1\ndrop n\nclose t",
+    );
     nothing_is_left(&host);
 }
 
@@ -203,7 +228,8 @@ fn one_that_is_to_be_whole_will_be() {
     let mut chance = Chance::new("one that is to be whole will be");
     let pages = 16 * MIB / PAGE as u64;
     let writer = host.worker();
-    writer.all(&format!("create o /a size={} freezable\nmap m o rw shared 0 0\nfill m 0 {pages} 1", 16 * MIB));
+    writer
+        .all(&format!("create o /a size={} freezable\nmap m o rw shared 0 0\nfill m 0 {pages} 1", 16 * MIB));
     for round in 0..rounds(6) {
         writer.ok(&format!("snapshot s o /s{round} whole"));
         chance.pause(4);
@@ -264,7 +290,8 @@ fn a_large_object_goes_through_many_hosts() {
     let writer = host.worker();
     writer.all(&format!("create o /a size={} freezable\nmap m o rw shared 0 0", 4096 * MIB));
     let pages = 4096 * MIB / PAGE as u64;
-    let places: Vec<u64> = (0..48).map(|number| number * (pages / 48) + chance.below(pages / 48 - 16)).collect();
+    let places: Vec<u64> =
+        (0..48).map(|number| number * (pages / 48) + chance.below(pages / 48 - 16)).collect();
     for (number, place) in places.iter().enumerate() {
         writer.ok(&format!("fill m {place} 16 {}", number + 1));
     }

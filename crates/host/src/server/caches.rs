@@ -305,7 +305,9 @@ impl Host {
         if header.size_bytes != record.options.size_bytes {
             let (resized, size_bytes) = (cache.clone(), record.options.size_bytes);
             let held = || Err(Error::new(ErrorKind::Busy, "somebody keeps its file from being changed"));
-            self.machine.soon(record.charged_uid, move || resized.resize_again(size_bytes)).unwrap_or_else(held)?;
+            self.machine
+                .soon(record.charged_uid, move || resized.resize_again(size_bytes))
+                .unwrap_or_else(held)?;
             self.repaired(format!("object {}: a change of its size was cut short", object.id.0));
         }
         self.keep_frames(object, &frames);

@@ -54,6 +54,7 @@ mod session;
 mod shared;
 mod slots;
 mod snapshots;
+mod snapshots_asked;
 pub mod start;
 mod status;
 mod swapping;

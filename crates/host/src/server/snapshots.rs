@@ -5,13 +5,13 @@
 
 use super::object::Object;
 use super::session::Session;
+use super::snapshots_asked::{check_can_have, past_end, range_of};
 use super::{Host, lock};
 use crate::cache::{Cache, Family};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Reply, SnapshotRequest};
 use commonhold_object::{
-    Access, CreateOptions, Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PageRange, PagerKind, Result,
-    pages_of,
+    Access, Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PageRange, PagerKind, Result, pages_of,
 };
 use commonhold_registry::{ObjectRecord, Prepared};
 use commonhold_versions::{Link, Versions};
@@ -455,57 +455,4 @@ fn not_whole(why: &str) -> Error {
 
 fn ended() -> Error {
     Error::new(ErrorKind::NotFound, "the object has ended")
-}
-
-fn check_can_have(of: &CreateOptions, access: Access) -> Result<()> {
-    if of.read_only {
-        return Ok(());
-    }
-    if !of.freezable {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            "a snapshot is of an object whose writers can be held: create it with --freezable (freezable = true)",
-        ));
-    }
-    if of.is_shared() {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            "the object is shared by hosts, of which no snapshot can be taken: `commonhold sync --freeze` makes what is \
-             stored the memory of one instant",
-        ));
-    }
-    if !access.writes() {
-        return Err(Error::new(
-            ErrorKind::Permission,
-            "a snapshot holds the object's writers for an instant: open it for writing",
-        ));
-    }
-    Ok(())
-}
-
-/// The pages that are asked for.
-fn range_of(of: &CreateOptions, asked: &SnapshotRequest) -> Result<PageRange> {
-    let size = of.size_bytes;
-    let length = if asked.length == 0 { size.saturating_sub(asked.offset) } else { asked.length };
-    let end = asked.offset.checked_add(length).filter(|end| *end <= size && length > 0);
-    let Some(end) = end else {
-        return Err(Error::invalid(format!(
-            "a snapshot of {length} bytes from byte {}: the object has {size}",
-            asked.offset
-        )));
-    };
-    if !asked.offset.is_multiple_of(PAGE_SIZE_BYTES) {
-        return Err(Error::invalid(format!(
-            "a snapshot from byte {}: begin at a multiple of {PAGE_SIZE_BYTES}",
-            asked.offset
-        )));
-    }
-    let first = asked.offset / PAGE_SIZE_BYTES;
-    Ok(PageRange::new(first, pages_of(end) - first))
-}
-
-/// How many bytes of the last page are not asked for.
-fn past_end(of: &CreateOptions, asked: &SnapshotRequest, pages: PageRange) -> u64 {
-    let end = if asked.length == 0 { of.size_bytes } else { asked.offset + asked.length };
-    pages.end() * PAGE_SIZE_BYTES - end
 }
