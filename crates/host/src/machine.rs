@@ -87,6 +87,10 @@ impl Family for Alone {
         Ok(None)
     }
 
+    fn wait_for(&self, _id: ObjectId) -> Result<()> {
+        Ok(())
+    }
+
     fn is_broken(&self, _id: ObjectId, _why: &Error) {}
 }
 

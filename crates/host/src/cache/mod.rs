@@ -230,6 +230,8 @@ struct Inner {
     children: Vec<snapshots::Child>,
     /// Pages whose writers wait until those have them.
     giving: RoaringBitmap,
+    /// Frames of the host before that no instant held since. It may have had no room on its disk to note a write.
+    unsure: RoaringBitmap,
 }
 
 struct Waiting {
@@ -327,6 +329,7 @@ impl Cache {
                 is_telling: false,
                 children: Vec::new(),
                 giving: RoaringBitmap::new(),
+                unsure: RoaringBitmap::new(),
             }),
             held: Mutex::default(),
             settled: bell::Bell::default(),

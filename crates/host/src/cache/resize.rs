@@ -14,10 +14,18 @@ impl Cache {
     pub fn resize(self: &Arc<Self>, size_bytes: u64) -> Result<()> {
         // Nothing in the journal may reach past the new end.
         self.checkpoint_all()?;
-        // Of the page in which a smaller end lies a part goes, too.
-        let kept = size_bytes / PAGE_SIZE_BYTES;
-        let changed = PageRange::new(kept, pages_of(self.size_bytes()).saturating_sub(kept));
-        let _turn = self.turn_without_snapshots(changed);
+        let _turn = self.turn_without_snapshots(self.changed_by(size_bytes));
+        self.resize_in_turn(size_bytes)
+    }
+
+    /// The same, which the host before had begun: its snapshots had what they lacked before anybody heard of the size.
+    pub fn resize_again(self: &Arc<Self>, size_bytes: u64) -> Result<()> {
+        self.checkpoint_all()?;
+        let _turn = super::lock(&self.turn);
+        self.resize_in_turn(size_bytes)
+    }
+
+    fn resize_in_turn(self: &Arc<Self>, size_bytes: u64) -> Result<()> {
         // Replicas hear of a larger size before it is the object's, of a smaller one after, and without the cache's lock.
         let (replicas, before) = (self.pager.replicas(), self.size_bytes());
         let tell = |size_bytes: u64| replicas.map_or(Ok(()), |replicas| replicas.resize(size_bytes));
@@ -26,6 +34,12 @@ impl Cache {
         }
         tell(size_bytes)?;
         self.resize_here(size_bytes).inspect_err(|_| drop(tell(before)))
+    }
+
+    /// Pages that a smaller size takes, or cuts: where the new end lies within a page, its rest becomes zero.
+    pub fn changed_by(&self, size_bytes: u64) -> PageRange {
+        let first = size_bytes / PAGE_SIZE_BYTES;
+        PageRange::new(first, pages_of(self.size_bytes()).saturating_sub(first))
     }
 
     /// Whoever touches what is to go waits from now on. Gives when nobody brings such pages in any more.

@@ -1,8 +1,7 @@
 //! Snapshots of this object (`docs/SNAPSHOTS.md`): they have a page from here before it is written here, and what they lack is
 //! read from here.
 //!
-//! Locks: whoever holds a snapshot's may wait for its parent's. Who holds the parent's, as every fault does, only tries the
-//! snapshot's; where it is held, or the page has to come from elsewhere, the write waits, and no thread does.
+//! Locks: who holds the parent's, as every fault does, only tries the snapshot's; where it is held, or the page has to come from elsewhere, the write waits, and no thread does.
 
 use super::atomic::Turn;
 use super::view::Mapping;
@@ -22,6 +21,9 @@ pub trait Family: Send + Sync {
     /// What a snapshot is of. None: it lacks nothing.
     fn parent(&self, id: ObjectId) -> Result<Option<Parent>>;
 
+    /// Waits for the object's memory, if somebody may bring it back.
+    fn wait_for(&self, id: ObjectId) -> Result<()>;
+
     /// A snapshot could not have a page that was about to be written, and is of no use any more.
     fn is_broken(&self, id: ObjectId, why: &Error);
 }
@@ -37,6 +39,14 @@ pub(super) struct Child {
     cache: Weak<Cache>,
     /// It is about to be one of this object, and another version may have its pages yet.
     moves: bool,
+}
+
+/// Where the pages are that a snapshot lacks.
+enum Look {
+    /// Further up: the version's own parent, what it is of it, and the pages that it lacks.
+    Above(Arc<Cache>, Link<ObjectId>, PageRange),
+    /// This came of it here.
+    Here(Read),
 }
 
 /// What came of reading a version's pages.
@@ -66,8 +76,10 @@ impl Cache {
             return Err(Error::new(ErrorKind::Mismatch, why));
         }
         // What may be written without a fault is marked: everything else is protected already.
-        let written = book::within(inner.book.dirty(), pages) | book::within(inner.book.writing(), pages);
+        let mut written = book::within(inner.book.dirty(), pages) | book::within(inner.book.writing(), pages);
+        written |= book::within(&inner.unsure, pages);
         self.protect_synchronous(&inner, &written)?;
+        book::remove(&mut inner.unsure, pages);
         inner.children.push(Child { id, link, cache: Arc::downgrade(child), moves: false });
         Ok(())
     }
@@ -168,12 +180,37 @@ impl Cache {
         }
     }
 
-    /// Pages as the snapshot `child` has them that lacks them. `run`: by their numbers here. Locks of versions further up are
-    /// taken while those further down are held: nobody writes a page in between.
+    /// Pages as the snapshot `child` has them that lacks them. `run`: by their numbers here.
+    ///
+    /// One lock after the other, from here up: there may be thousands of versions. A version that has a page has it from then
+    /// on, and has it before its parent's is written. So one that lacks it still, when it was read further up, lacked it then.
     pub fn read_version(self: &Arc<Self>, child: ObjectId, run: PageRange, bytes: &mut [u8]) -> Result<Read> {
+        let (mut at, mut child, mut run) = (self.clone(), child, run);
+        let mut passed: Vec<(Arc<Cache>, u64)> = Vec::new();
+        loop {
+            match at.look(child, run, bytes)? {
+                Look::Above(parent, link, lacked) => {
+                    run = PageRange::new(link.first_page + lacked.first, lacked.count);
+                    child = at.id;
+                    passed.push((std::mem::replace(&mut at, parent), lacked.first));
+                }
+                Look::Here(Read::Pages(count)) => {
+                    let lacks = |(cache, first): &(Arc<Cache>, u64)| {
+                        let inner = cache.lock();
+                        (*first..*first + count).all(|page| !inner.owns(page))
+                    };
+                    return Ok(if passed.iter().all(lacks) { Read::Pages(count) } else { Read::Moved });
+                }
+                Look::Here(other) => return Ok(other),
+            }
+        }
+    }
+
+    /// The first of these pages, as many as stand alike to this version.
+    fn look(self: &Arc<Self>, child: ObjectId, run: PageRange, bytes: &mut [u8]) -> Result<Look> {
         let inner = self.lock();
         if !inner.children.iter().any(|one| one.id == child) {
-            return Ok(Read::Moved);
+            return Ok(Look::Here(Read::Moved));
         }
         let run = run.intersect(inner.whole());
         let kind = inner.has(run.first);
@@ -185,33 +222,33 @@ impl Cache {
             Has::Yes if (run.first..run.end()).all(is_here) => {
                 read_frames(&self.frames, run.first, bytes)
                     .map_err(|error| Error::io("reading frames of a snapshot's parent", &error))?;
-                Ok(Read::Pages(run.count))
+                Ok(Look::Here(Read::Pages(run.count)))
             }
             Has::No if self.pager.is_anonymous() => match self.machine.family().parent(self.id)? {
-                Some((link, Some(parent))) => {
-                    let above = PageRange::new(link.first_page + run.first, run.count);
-                    parent.read_version(self.id, above, bytes)
-                }
-                Some((_, None)) => Err(Error::new(ErrorKind::Lost, "the parent's memory is gone")),
+                Some((link, Some(parent))) => Ok(Look::Above(parent, link, run)),
                 None => {
                     bytes.fill(0);
-                    Ok(Read::Pages(run.count))
+                    Ok(Look::Here(Read::Pages(run.count)))
                 }
+                // This one waits for its parent, as long as somebody may bring that back.
+                Some((_, None)) => Ok(Look::Here(Read::Bring(self.clone(), run))),
             },
-            Has::Yes | Has::No | Has::Soon => Ok(Read::Bring(self.clone(), run)),
+            Has::Yes | Has::No | Has::Soon => Ok(Look::Here(Read::Bring(self.clone(), run))),
         }
     }
 
     /// Whether its snapshots lack none of these pages.
     fn snapshots_have(&self, pages: PageRange) -> bool {
-        let inner = self.lock();
-        inner.children.iter().all(|child| {
-            let part = PageRange::new(child.link.first_page, child.link.pages).intersect(pages);
+        let of = |child: &Child| (child.cache.upgrade(), child.link);
+        // Without this lock: who holds a snapshot's waits for it.
+        let children: Vec<_> = self.lock().children.iter().map(of).collect();
+        children.into_iter().all(|(cache, link)| {
+            let part = PageRange::new(link.first_page, link.pages).intersect(pages);
             let of = |cache: Arc<Cache>| {
                 let theirs = cache.lock();
-                (part.first..part.end()).all(|page| theirs.has(page - child.link.first_page) == Has::Yes)
+                (part.first..part.end()).all(|page| theirs.owns(page - link.first_page))
             };
-            part.is_empty() || child.cache.upgrade().is_some_and(of)
+            part.is_empty() || cache.is_some_and(of)
         })
     }
 
@@ -249,14 +286,18 @@ impl Cache {
 impl Inner {
     /// Whether this version has the page itself.
     fn has(&self, page: u64) -> Has {
-        let at = page as u32;
-        if self.in_flight.contains(at) {
+        if self.in_flight.contains(page as u32) {
             Has::Soon
-        } else if self.resident.contains(at) || self.book.spilled().contains(at) {
+        } else if self.owns(page) {
             Has::Yes
         } else {
             Has::No
         }
+    }
+
+    /// The same, also of what is just leaving its memory, or coming back from the spill file.
+    fn owns(&self, page: u64) -> bool {
+        self.resident.contains(page as u32) || self.book.spilled().contains(page as u32)
     }
 
     /// Of bytes that come from a larger object, those past this one's end are zero.

@@ -2,7 +2,7 @@
 
 use super::{Cache, Inner, book, lock, read_frames};
 use commonhold_object::error::Doing;
-use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, SyncMode, pages_of};
+use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, SyncMode};
 use roaring::RoaringBitmap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -289,8 +289,8 @@ impl Cache {
                 "processes that have newer pages of this object are expected back: try again in a moment",
             ));
         }
-        let whole = PageRange::new(0, pages_of(self.size_bytes()));
-        let mut turn = self.turn_without_snapshots(whole);
+        // Whatever size it has by then.
+        let mut turn = self.turn_without_snapshots(PageRange::new(0, u32::MAX.into()));
         // A sync that failed after it was in the journal has happened: what is stored is what it made.
         self.apply_left_over(&mut turn)?;
         let mut inner = self.lock();

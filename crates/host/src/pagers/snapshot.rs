@@ -25,12 +25,16 @@ impl SnapshotPager {
     }
 
     fn read(&self, family: &dyn Family, mut run: PageRange, mut bytes: &mut [u8]) -> Result<()> {
-        let mut tries = 0;
+        let (mut tries, mut has_waited) = (0, false);
         while !run.is_empty() {
             let Some((link, parent)) = family.parent(self.id)? else {
                 bytes.fill(0); // never written, since it lacks nothing
                 return Ok(());
             };
+            if parent.is_none() && !std::mem::replace(&mut has_waited, true) {
+                family.wait_for(link.parent)?;
+                continue;
+            }
             let gone = || Error::new(ErrorKind::Lost, "the memory of what it is a snapshot of is gone");
             let above = PageRange::new(link.first_page + run.first, run.count);
             match parent.ok_or_else(gone)?.read_version(self.id, above, bytes)? {

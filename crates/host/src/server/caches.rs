@@ -285,8 +285,10 @@ impl Host {
             cache.is_opened_by_others(true);
         }
         cache.adopt_frames()?;
-        // A snapshot that lacks nothing has its pages from elsewhere as well.
-        if cache.pager.has_parent() || record.options.read_only {
+        // A snapshot that lacks nothing has its pages from elsewhere as well; and where the disk was full the host before may
+        // not have noted a first write, of which no page table tells.
+        let is_alone = cache.pager.is_anonymous() && record.options.freezable && !record.options.is_shared();
+        if cache.pager.has_parent() || record.options.read_only || is_alone {
             cache.all_may_be_newer()?;
         }
         if !unfinished.is_empty() {
@@ -305,7 +307,9 @@ impl Host {
         if header.size_bytes != record.options.size_bytes {
             let (resized, size_bytes) = (cache.clone(), record.options.size_bytes);
             let held = || Err(Error::new(ErrorKind::Busy, "somebody keeps its file from being changed"));
-            self.machine.soon(record.charged_uid, move || resized.resize(size_bytes)).unwrap_or_else(held)?;
+            self.machine
+                .soon(record.charged_uid, move || resized.resize_again(size_bytes))
+                .unwrap_or_else(held)?;
             self.repaired(format!("object {}: a change of its size was cut short", object.id.0));
         }
         self.keep_frames(object, &frames);

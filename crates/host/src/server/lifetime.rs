@@ -167,6 +167,7 @@ impl Host {
         let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("direct"));
         let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("wired"));
         let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("of"));
+        let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("of-new"));
         self.note_used(id);
         let _ = std::fs::remove_file(self.machine.path("spill", id));
         for side in ["a", "b"] {

@@ -55,6 +55,7 @@ mod session;
 mod shared;
 mod slots;
 mod snapshots;
+mod snapshots_asked;
 pub mod start;
 mod status;
 mod swapping;

@@ -43,6 +43,8 @@ pub struct Object {
     pub redoes: AtomicBool,
     /// One change of its size at a time.
     pub resizing: Mutex<()>,
+    /// One snapshot of it at a time, from before its instant until it stands before those that are older.
+    pub snapshotting: Mutex<()>,
     /// Its memory is about to be cut off at its end.
     pub trimming: AtomicBool,
     /// Whether it ended, and how many requests keep it from ending meanwhile.
@@ -68,6 +70,7 @@ impl Object {
             making: Mutex::default(),
             redoes: AtomicBool::new(false),
             resizing: Mutex::default(),
+            snapshotting: Mutex::default(),
             trimming: AtomicBool::new(false),
             life: Mutex::default(),
             opens: AtomicU64::new(0),

@@ -183,6 +183,12 @@ impl Host {
                     let _ = self.resize_memory(object, size_bytes, &before); // it only gets shorter
                 });
             }
+            // Before the size is noted: the next host, which goes on with it, has not all of its snapshots at hand.
+            let _no_snapshot = lock(&object.snapshotting);
+            if self.has_snapshots(object.id) {
+                let cache = self.cache_of(object)?;
+                cache.complete_snapshots(cache.changed_by(size_bytes));
+            }
             note(size_bytes, charged)?;
             self.resize_memory(object, old_bytes, &options).inspect_err(|_| {
                 let _ = note(old_bytes, old_charged);

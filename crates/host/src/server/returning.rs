@@ -121,7 +121,10 @@ impl Host {
         lost.iter().for_each(|id| drop(known.remove(id)));
         drop(known);
         self.forget_places(&lost);
-        lost.into_iter().for_each(|id| self.remove_files(id));
+        for id in lost {
+            let _ = self.cut_snapshot(id);
+            self.remove_files(id);
+        }
         Ok(())
     }
 

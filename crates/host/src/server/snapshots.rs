@@ -5,13 +5,13 @@
 
 use super::object::Object;
 use super::session::Session;
+use super::snapshots_asked::{check_can_have, past_end, range_of};
 use super::{Host, lock};
 use crate::cache::{Cache, Family, Parent};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Reply, SnapshotRequest};
 use commonhold_object::{
-    Access, Coherence, CreateOptions, Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PageRange, PagerKind,
-    Result, pages_of,
+    Access, Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PageRange, PagerKind, Result, pages_of,
 };
 use commonhold_registry::{ObjectRecord, Prepared};
 use commonhold_versions::{DEPTH, Link, Versions};
@@ -30,6 +30,8 @@ pub(super) struct Snapshots {
     broken: BTreeMap<ObjectId, Error>,
     /// Objects without users whose snapshots are being given what they lack.
     collapsing: HashSet<ObjectId>,
+    /// Those that are to be whole: the next host goes on with it.
+    to_be_whole: HashSet<ObjectId>,
 }
 
 /// What `live/<id>.of` has after its first byte.
@@ -44,6 +46,7 @@ struct Noted {
 /// The first byte: overwritten in place, which also a full disk has room for.
 const USABLE: u8 = 0;
 const BROKEN: u8 = 1;
+const TO_BE_WHOLE: u8 = 2;
 
 struct Objects(Weak<Host>);
 
@@ -73,6 +76,16 @@ impl Family for Objects {
         Ok(Some((link, host.object(link.parent).ok().and_then(|parent| parent.cache()))))
     }
 
+    fn wait_for(&self, id: ObjectId) -> Result<()> {
+        let host = self.host()?;
+        host.returning.wait_for(id)?;
+        host.settle_returned();
+        match host.object(id).ok().filter(|object| object.left_frames().is_some()) {
+            Some(object) => host.cache_of(&object).map(drop),
+            None => Ok(()),
+        }
+    }
+
     fn is_broken(&self, id: ObjectId, why: &Error) {
         if let Ok(host) = self.host() {
             host.break_snapshot(id, why);
@@ -88,7 +101,8 @@ impl Host {
     fn note_of(&self, id: ObjectId, link: Link<ObjectId>) -> Result<()> {
         let Link { parent, first_page, pages } = link;
         let noted = Noted { boot_id: self.machine.boot_id.clone(), parent, first_page, pages };
-        let bytes = postcard::to_extend(&noted, vec![USABLE]);
+        let to_be_whole = lock(&self.snapshots).to_be_whole.contains(&id);
+        let bytes = postcard::to_extend(&noted, vec![if to_be_whole { TO_BE_WHOLE } else { USABLE }]);
         let bytes = bytes.map_err(|_| Error::invalid("a note of a snapshot"))?;
         let (path, new) = (self.of_path(id), self.of_path(id).with_extension("of-new"));
         std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, &path)).doing("noting a snapshot")
@@ -104,12 +118,21 @@ impl Host {
             let noted = postcard::from_bytes::<Noted>(bytes).ok();
             let Some(noted) = noted.filter(|noted| noted.boot_id == self.machine.boot_id) else { continue };
             let Noted { parent, first_page, pages, .. } = noted;
-            if *flag == USABLE {
-                snapshots.versions.link(record.id, Link { parent, first_page, pages });
-            } else {
+            if *flag == BROKEN {
                 snapshots.broken.insert(record.id, not_whole("a page of it was lost before this host began"));
+                continue;
+            }
+            snapshots.versions.link(record.id, Link { parent, first_page, pages });
+            if *flag == TO_BE_WHOLE {
+                snapshots.to_be_whole.insert(record.id);
             }
         }
+    }
+
+    /// What the host before had begun to make whole.
+    pub(super) fn go_on_with_whole(self: &Arc<Self>) {
+        let to_be_whole: Vec<_> = lock(&self.snapshots).to_be_whole.iter().copied().collect();
+        to_be_whole.iter().filter_map(|id| self.object(*id).ok()).for_each(|one| self.make_whole_soon(&one));
     }
 
     /// Why a snapshot cannot be used; empty if it can.
@@ -230,8 +253,11 @@ impl Host {
         // Before the instant, from which on writers of the parent look for it.
         self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(object.id, object.clone());
         let id = object.id;
-        let made = parent.hold().and_then(|_held| self.take_snapshot(&parent, &object, link));
+        // A newer one would be taken for one of those that are older.
+        let one_at_a_time = lock(&parent.snapshotting);
+        let made = parent.hold().and_then(|_held| self.take_snapshot(&parent, &object, link, asked.whole));
         if let Err(error) = made {
+            drop(one_at_a_time);
             self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
             self.forget_snapshot(object.id);
             self.unkeep_frames(object.id);
@@ -254,6 +280,7 @@ impl Host {
         if !asked.writable {
             self.stand_between(id);
         }
+        drop(one_at_a_time);
         if asked.whole {
             self.make_whole_soon(&object);
         }
@@ -265,9 +292,16 @@ impl Host {
         parent: &Arc<Object>,
         object: &Arc<Object>,
         link: Link<ObjectId>,
+        whole: bool,
     ) -> Result<()> {
         let of = self.cache_of(parent)?;
-        lock(&self.snapshots).versions.link(object.id, link);
+        {
+            let mut snapshots = lock(&self.snapshots);
+            snapshots.versions.link(object.id, link);
+            if whole {
+                snapshots.to_be_whole.insert(object.id);
+            }
+        }
         let cache = self.make_cache(object)?;
         self.note_of(object.id, link)?;
         let is_shared = parent.record().options.is_shared();
@@ -291,7 +325,13 @@ impl Host {
             (snapshots.versions.of(newer), snapshots.versions.covered_by(newer))
         };
         let Some(of) = of else { return };
+        let bytes = |id| self.object(id).map(|object| object.record().options.size_bytes);
+        let Ok(has) = bytes(newer) else { return };
         for (id, link) in covered {
+            // Of its last page the newer one may have less.
+            if bytes(id).map_or(true, |bytes| link.first_page * PAGE_SIZE_BYTES + bytes > has) {
+                continue;
+            }
             if let Err(error) = self.move_under(id, of.parent, link) {
                 self.machine
                     .log(format_args!("object {}: it stays a snapshot of what it was: {error}", id.0));
@@ -323,19 +363,26 @@ impl Host {
 
     /// It lacks nothing any more, or is gone.
     pub(super) fn forget_snapshot(self: &Arc<Self>, id: ObjectId) {
+        if let Some(parent) = self.cut_snapshot(id) {
+            self.settle_object(parent);
+        }
+    }
+
+    /// The same; gives what it was a snapshot of, and does not ask whether that is to end now.
+    pub(super) fn cut_snapshot(&self, id: ObjectId) -> Option<ObjectId> {
         let one_at_a_time = lock(&self.changes_versions);
         let link = {
             let mut snapshots = lock(&self.snapshots);
             snapshots.broken.remove(&id);
+            snapshots.to_be_whole.remove(&id);
             snapshots.versions.cut(id)
-        };
-        let Some(link) = link else { return }; // the note goes with the object's other files
+        }?; // the note goes with the object's other files
         let _ = std::fs::remove_file(self.of_path(id));
         drop(one_at_a_time);
-        if let Ok(parent) = self.object(link.parent) {
-            parent.cache().iter().for_each(|cache| cache.has_no_snapshot(id));
-            self.settle_object(parent.id);
+        if let Some(parent) = self.object(link.parent).ok().and_then(|parent| parent.cache()) {
+            parent.has_no_snapshot(id);
         }
+        Some(link.parent)
     }
 
     /// The snapshot has all of its pages afterwards.
@@ -375,9 +422,11 @@ impl Host {
             match collapsed {
                 Ok(()) => this.settle_object(object.id),
                 // It stays, as what they are snapshots of, until one of them ends.
-                Err(error) => this
+                Err(error) if this.has_snapshots(object.id) => this
                     .machine
                     .log(format_args!("object {}: its snapshots need it still: {error}", object.id.0)),
+                // The last of them ended meanwhile, and found that this was under way.
+                Err(_) => this.settle_object(object.id),
             }
         });
     }
@@ -386,7 +435,10 @@ impl Host {
         loop {
             let past = lock(&self.snapshots).versions.past(middle.id);
             let Some((id, link)) = past.first() else { return Ok(()) };
-            let child = self.object(*id)?;
+            let Ok(child) = self.object(*id) else {
+                self.forget_snapshot(*id); // it is ending, or its memory was lost
+                continue;
+            };
             let held = child.hold().and_then(|_held| match link {
                 None => self.make_snapshot_whole(&child),
                 Some(link) => self.lift(middle, &child, *link),
@@ -423,63 +475,4 @@ fn not_whole(why: &str) -> Error {
 
 fn ended() -> Error {
     Error::new(ErrorKind::NotFound, "the object has ended")
-}
-
-fn check_can_have(of: &CreateOptions, is_elsewhere: bool, access: Access) -> Result<()> {
-    if of.read_only {
-        return Ok(());
-    }
-    if !of.freezable {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            "a snapshot is of an object whose writers can be held: create it with --freezable (freezable = true)",
-        ));
-    }
-    if of.coherence == Coherence::Explicit {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            "other hosts see of the object what was synced, and a snapshot cannot be of that: `commonhold sync --freeze` makes \
-             what is stored the memory of one instant",
-        ));
-    }
-    if of.is_shared() && is_elsewhere {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            "hosts share the object: take the snapshot on the host that is its home (`commonhold stat`)",
-        ));
-    }
-    if !access.writes() {
-        return Err(Error::new(
-            ErrorKind::Permission,
-            "a snapshot holds the object's writers for an instant: open it for writing",
-        ));
-    }
-    Ok(())
-}
-
-/// The pages that are asked for.
-fn range_of(of: &CreateOptions, asked: &SnapshotRequest) -> Result<PageRange> {
-    let size = of.size_bytes;
-    let length = if asked.length == 0 { size.saturating_sub(asked.offset) } else { asked.length };
-    let end = asked.offset.checked_add(length).filter(|end| *end <= size && length > 0);
-    let Some(end) = end else {
-        return Err(Error::invalid(format!(
-            "a snapshot of {length} bytes from byte {}: the object has {size}",
-            asked.offset
-        )));
-    };
-    if !asked.offset.is_multiple_of(PAGE_SIZE_BYTES) {
-        return Err(Error::invalid(format!(
-            "a snapshot from byte {}: begin at a multiple of {PAGE_SIZE_BYTES}",
-            asked.offset
-        )));
-    }
-    let first = asked.offset / PAGE_SIZE_BYTES;
-    Ok(PageRange::new(first, pages_of(end) - first))
-}
-
-/// How many bytes of the last page are not asked for.
-fn past_end(of: &CreateOptions, asked: &SnapshotRequest, pages: PageRange) -> u64 {
-    let end = if asked.length == 0 { of.size_bytes } else { asked.offset + asked.length };
-    pages.end() * PAGE_SIZE_BYTES - end
 }

@@ -87,6 +87,7 @@ impl Host {
         for object in objects {
             self.settle_object(object.id);
         }
+        self.go_on_with_whole();
         Ok(())
     }
 
