@@ -150,26 +150,26 @@ fn run(seeds: std::ops::Range<u64>, steps: u64, options: CreateOptions, on_file:
 
 #[test]
 fn of_memory() {
-    run(0..4, 300, CreateOptions::default(), false, false);
+    run(0..2, 300, CreateOptions::default(), false, false);
 }
 
 #[test]
 fn of_more_than_there_is_room_for() {
-    run(4..7, 200, CreateOptions { budget_bytes: Some(MIB), ..CreateOptions::default() }, false, false);
+    run(4..5, 200, CreateOptions { budget_bytes: Some(MIB), ..CreateOptions::default() }, false, false);
 }
 
 #[test]
 fn of_files() {
-    run(7..9, 200, CreateOptions { sync: SyncMode::Atomic, ..CreateOptions::default() }, true, false);
+    run(7..8, 150, CreateOptions { sync: SyncMode::Atomic, ..CreateOptions::default() }, true, false);
     let options =
         CreateOptions { sync: SyncMode::Ordered, budget_bytes: Some(MIB), ..CreateOptions::default() };
-    run(9..11, 200, options, true, false);
+    run(9..10, 150, options, true, false);
 }
 
 #[test]
 fn while_hosts_are_killed() {
-    run(11..13, 300, CreateOptions::default(), false, true);
+    run(11..12, 300, CreateOptions::default(), false, true);
     let options =
         CreateOptions { sync: SyncMode::Ordered, budget_bytes: Some(MIB), ..CreateOptions::default() };
-    run(13..15, 300, options, true, true);
+    run(13..14, 300, options, true, true);
 }

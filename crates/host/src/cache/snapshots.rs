@@ -109,8 +109,12 @@ impl Cache {
         if inner.giving.insert(page as u32)
             && let Some(this) = self.this.upgrade()
         {
-            // Not where pages are brought: it waits for such.
-            self.run_request(Some(self.apart.clone()), move || this.give_slowly(page));
+            // Not where pages are brought: it waits for such. Within the owner's share: it may wait for who maps the snapshot.
+            let job = move || this.give_slowly(page);
+            match &self.own_threads {
+                Some(own) => own.run_request(None, job),
+                None => self.apart.run_within(self.share_now(), &self.machine.workers, job),
+            }
         }
         true
     }

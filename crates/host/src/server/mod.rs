@@ -147,8 +147,6 @@ pub struct Host {
     wired: Mutex<commonhold_wired::Arenas>,
     /// What snapshots are of.
     snapshots: Mutex<snapshots::Snapshots>,
-    /// Held while one of them, and its note, becomes a snapshot of another object, or of none.
-    changes_versions: Mutex<()>,
     /// Who is asked to give up places of them.
     revoking: revoking::Revoking,
     /// Of objects that are scheduled by forwarding: what the process before this one handed over, until they are used.

@@ -224,6 +224,9 @@ impl Host {
         if !object.record().ownership.allows(&session.credentials, wanted) {
             return Err(Error::new(ErrorKind::Permission, "the object's mode does not allow this any more"));
         }
+        if access.writes() && object.record().options.read_only {
+            return Err(Error::new(ErrorKind::Permission, "the object is a snapshot that nobody writes to"));
+        }
         // Several clients may bring the same object at once.
         let one_at_a_time = self.returning.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         let mut frames = fds.into_iter().next();

@@ -181,7 +181,6 @@ impl Host {
 
     /// Nobody gets pages of it that are not as they were; nor of its own snapshots, which may lack the same.
     fn break_snapshot(self: &Arc<Self>, id: ObjectId, why: &Error) {
-        let one_at_a_time = lock(&self.changes_versions);
         let cut: Vec<(ObjectId, ObjectId)> = {
             let mut snapshots = lock(&self.snapshots);
             let cut = snapshots.versions.cut_all(id);
@@ -196,7 +195,6 @@ impl Host {
             }
             self.machine.log(format_args!("object {}: the snapshot is not whole: {why}", id.0));
         }
-        drop(one_at_a_time);
         cut.iter().for_each(|(_, parent)| self.settle_object(*parent));
     }
 
@@ -325,11 +323,17 @@ impl Host {
             (snapshots.versions.of(newer), snapshots.versions.covered_by(newer))
         };
         let Some(of) = of else { return };
-        let bytes = |id| self.object(id).map(|object| object.record().options.size_bytes);
-        let Ok(has) = bytes(newer) else { return };
+        let about = |id| {
+            self.object(id).map(|object| {
+                let record = object.record();
+                (record.options.size_bytes, record.charged_uid)
+            })
+        };
+        let Ok((has, owner)) = about(newer) else { return };
         for (id, link) in covered {
-            // Of its last page the newer one may have less.
-            if bytes(id).map_or(true, |bytes| link.first_page * PAGE_SIZE_BYTES + bytes > has) {
+            // Of its last page the newer one may have less; and nobody's snapshots hang on what another user has room for.
+            let can = |(bytes, uid)| link.first_page * PAGE_SIZE_BYTES + bytes <= has && uid == owner;
+            if !about(id).is_ok_and(can) {
                 continue;
             }
             if let Err(error) = self.move_under(id, of.parent, link) {
@@ -339,19 +343,28 @@ impl Host {
         }
     }
 
-    /// A snapshot of `from` is one of another object from now on, which has (or whose own parent has) all that it lacks.
+    /// A snapshot of `from` is one of another object from now on, which has (or whose own parent has) all that it lacks. Nobody
+    /// else moves it meanwhile; it may end, or break.
     fn move_under(self: &Arc<Self>, id: ObjectId, from: ObjectId, link: Link<ObjectId>) -> Result<()> {
         let to = self.object(link.parent)?;
         let moved = to.hold().and_then(|_held| {
             let cache = to.cache().ok_or_else(ended)?;
-            let _one_at_a_time = lock(&self.changes_versions);
-            if lock(&self.snapshots).versions.of(id).is_none_or(|of| of.parent != from) {
+            let is_of = |snapshots: &Snapshots| snapshots.versions.of(id).is_some_and(|of| of.parent == from);
+            if !is_of(&lock(&self.snapshots)) {
                 return Err(ended());
             }
             self.note_of(id, link)?;
             cache.has_snapshot(id, link, false);
             // From now on who reads what it lacks asks there.
-            lock(&self.snapshots).versions.link(id, link);
+            let linked = {
+                let mut snapshots = lock(&self.snapshots);
+                is_of(&snapshots) && snapshots.versions.link(id, link)
+            };
+            if !linked {
+                cache.has_no_snapshot(id);
+                self.settle_note(id);
+                return Err(ended());
+            }
             if let Some(before) = self.object(from).ok().and_then(|parent| parent.cache()) {
                 before.has_no_snapshot(id);
             }
@@ -359,6 +372,15 @@ impl Host {
         });
         self.settle_object(link.parent);
         moved
+    }
+
+    /// A note was written of a snapshot that ended or broke meanwhile.
+    fn settle_note(&self, id: ObjectId) {
+        if lock(&self.snapshots).broken.contains_key(&id) {
+            self.mark_broken(id);
+        } else {
+            let _ = std::fs::remove_file(self.of_path(id)); // with the object's other files, if not now
+        }
     }
 
     /// It lacks nothing any more, or is gone.
@@ -370,7 +392,6 @@ impl Host {
 
     /// The same; gives what it was a snapshot of, and does not ask whether that is to end now.
     pub(super) fn cut_snapshot(&self, id: ObjectId) -> Option<ObjectId> {
-        let one_at_a_time = lock(&self.changes_versions);
         let link = {
             let mut snapshots = lock(&self.snapshots);
             snapshots.broken.remove(&id);
@@ -378,7 +399,6 @@ impl Host {
             snapshots.versions.cut(id)
         }?; // the note goes with the object's other files
         let _ = std::fs::remove_file(self.of_path(id));
-        drop(one_at_a_time);
         if let Some(parent) = self.object(link.parent).ok().and_then(|parent| parent.cache()) {
             parent.has_no_snapshot(id);
         }

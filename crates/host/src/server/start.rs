@@ -147,7 +147,6 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         closers: Mutex::default(),
         wired: Mutex::default(),
         snapshots: Mutex::default(),
-        changes_versions: Mutex::default(),
         revoking: super::revoking::Revoking::default(),
         handovers: Mutex::default(),
         next_session: AtomicU64::new(first_session()),
