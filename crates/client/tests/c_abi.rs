@@ -180,3 +180,14 @@ fn the_example_of_an_audio_callback_plays_every_block() {
     assert!(output.status.success() && told.starts_with("1501 of 1501 blocks played"), "{told}{said}");
     std::fs::remove_file(program).unwrap();
 }
+
+#[test]
+fn the_example_of_a_control_loop_has_no_fault() {
+    let Some(host) = RealHost::start() else { return };
+    let program = compile("../../../../examples/control.c", &["-std=c11", "-D_GNU_SOURCE", "-O2"]);
+    let output = Command::new(&program).arg("1").env("COMMONHOLD_HOST", &host.directory).output().unwrap();
+    let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(told.starts_with("1000 steps") && told.ends_with(" 0 page faults\n"), "{told}{said}");
+    assert!(output.status.success(), "{said}");
+    std::fs::remove_file(program).unwrap();
+}

@@ -28,8 +28,8 @@ pub(super) struct Snapshots {
     versions: Versions<ObjectId>,
     /// Those that lack pages that nobody has any more, and why.
     broken: BTreeMap<ObjectId, Error>,
-    /// Objects without users whose snapshots are being given what they lack.
-    collapsing: HashSet<ObjectId>,
+    /// Those that are being given what they lack of an object that nobody else uses.
+    leaving: HashSet<ObjectId>,
     /// Those that are to be whole: the next host goes on with it.
     to_be_whole: HashSet<ObjectId>,
 }
@@ -430,62 +430,68 @@ impl Host {
     }
 
     /// Nobody uses the object but its snapshots: they get what they lack, and it ends.
-    pub(super) fn collapse_soon(self: &Arc<Self>, object: &Arc<Object>) {
-        if !lock(&self.snapshots).collapsing.insert(object.id) {
-            return;
-        }
-        let (this, object) = (self.clone(), object.clone());
-        let share = self.share_of(object.record().charged_uid);
-        share.run(&self.machine.workers, move || {
-            let collapsed = this.collapse(&object);
-            lock(&this.snapshots).collapsing.remove(&object.id);
-            match collapsed {
-                Ok(()) => this.settle_object(object.id),
-                // It stays, as what they are snapshots of, until one of them ends.
-                Err(error) if this.has_snapshots(object.id) => this
-                    .machine
-                    .log(format_args!("object {}: its snapshots need it still: {error}", object.id.0)),
-                // The last of them ended meanwhile, and found that this was under way.
-                Err(_) => this.settle_object(object.id),
-            }
-        });
-    }
-
-    fn collapse(self: &Arc<Self>, middle: &Arc<Object>) -> Result<()> {
-        loop {
-            let past = lock(&self.snapshots).versions.past(middle.id);
-            let Some((id, link)) = past.first() else { return Ok(()) };
-            let Ok(child) = self.object(*id) else {
-                self.forget_snapshot(*id); // it is ending, or its memory was lost
+    pub(super) fn collapse_soon(self: &Arc<Self>, middle: &Arc<Object>) {
+        let past = lock(&self.snapshots).versions.past(middle.id);
+        for (id, link) in past {
+            let Ok(child) = self.object(id) else {
+                self.forget_snapshot(id); // it is ending, or its memory was lost
                 continue;
             };
-            let held = child.hold().and_then(|_held| match link {
-                None => self.make_snapshot_whole(&child),
-                Some(link) => self.lift(middle, &child, *link),
-            });
-            self.settle_object(*id);
-            // What it is a snapshot of may have ended, and it may have.
-            if held.is_err() && lock(&self.snapshots).versions.past(middle.id) == past {
-                return held;
+            if !lock(&self.snapshots).leaving.insert(id) {
+                continue;
             }
+            let (this, middle) = (self.clone(), middle.clone());
+            // It may have to wait for processes that have the snapshot mapped.
+            let share = self.share_of(child.record().charged_uid);
+            share.run(&self.machine.workers, move || {
+                let left = child.hold().and_then(|_held| this.leave(&middle, &child, link));
+                lock(&this.snapshots).leaving.remove(&id);
+                this.settle_object(id);
+                let is_the_same = || lock(&this.snapshots).versions.past(middle.id).contains(&(id, link));
+                match left {
+                    // The object stays, as what it is a snapshot of, until it ends.
+                    Err(error) if is_the_same() => {
+                        let middle = middle.id.0;
+                        let text = format_args!("object {middle}: object {} needs it still: {error}", id.0);
+                        this.machine.log(text);
+                    }
+                    _ => this.settle_object(middle.id),
+                }
+            });
         }
     }
 
-    /// A snapshot of `middle` is one of the object that `middle` is a snapshot of, when it has what `middle` has.
-    fn lift(self: &Arc<Self>, middle: &Object, child: &Arc<Object>, link: Link<ObjectId>) -> Result<()> {
+    /// A snapshot of `middle` is one of the object that `middle` is a snapshot of (or of none), when it has what `middle` has.
+    fn leave(
+        self: &Arc<Self>,
+        middle: &Object,
+        child: &Arc<Object>,
+        link: Option<Link<ObjectId>>,
+    ) -> Result<()> {
         let of_middle = lock(&self.snapshots).versions.of(child.id).ok_or_else(ended)?;
-        let above = self.object(link.parent)?.cache().ok_or_else(ended)?;
         let cache = self.cache_of(child)?;
+        let above = link.map(|link| self.object(link.parent)?.cache().ok_or_else(ended)).transpose()?;
         // From now on `middle` gets no page that it does not get.
-        above.has_snapshot(child.id, link, true);
-        let has = middle.cache().map(|middle| middle.pages_it_has()).unwrap_or_default();
-        let whole = PageRange::new(of_middle.first_page, of_middle.pages);
-        for run in has.into_iter().map(|run| run.intersect(whole)).filter(|run| !run.is_empty()) {
-            let run = PageRange::new(run.first - whole.first, run.count);
-            cache.bring_all(run).inspect_err(|_| above.has_no_snapshot(child.id))?;
+        if let (Some(above), Some(link)) = (&above, link) {
+            above.has_snapshot(child.id, link, true);
         }
-        self.move_under(child.id, middle.id, link).inspect_err(|_| above.has_no_snapshot(child.id))
+        let moved = bring_what_it_has(middle, &cache, of_middle).and_then(|()| match link {
+            Some(link) => self.move_under(child.id, middle.id, link),
+            None => child.check_usable().map(|()| self.forget_snapshot(child.id)),
+        });
+        moved.inspect_err(|_| above.iter().for_each(|above| above.has_no_snapshot(child.id)))
     }
+}
+
+/// The snapshot has the pages that `middle` has. What that lacks is zero, or in what it is a snapshot of itself.
+fn bring_what_it_has(middle: &Object, cache: &Arc<Cache>, of_middle: Link<ObjectId>) -> Result<()> {
+    let whole = PageRange::new(of_middle.first_page, of_middle.pages);
+    let Some(middle) = middle.cache() else { return Err(ended()) };
+    let has = if middle.pager.is_anonymous() { middle.pages_it_has() } else { vec![whole] };
+    let within = has.into_iter().map(|run| run.intersect(whole)).filter(|run| !run.is_empty());
+    within
+        .map(|run| PageRange::new(run.first - whole.first, run.count))
+        .try_for_each(|run| cache.bring_all(run))
 }
 
 fn not_whole(why: &str) -> Error {
