@@ -79,6 +79,8 @@ impl FreshPages {
 pub struct BareService {
     uffd: Userfaultfd,
     control: RawMapping,
+    /// Where protected pages are copied to.
+    aside: Option<OwnedFd>,
     /// Held until the end: when it closes, the server ends.
     _socket: OwnedFd,
     _server: Worker,
@@ -92,7 +94,7 @@ impl BareService {
         let control_file = memory_file(PAGE)?;
         let control = RawMapping::shared(&control_file, PAGE)?;
         socket::send(&socket, &[0; 8], &[uffd.as_fd(), control_file.as_fd()], Wait::Yes)?;
-        Ok(BareService { uffd, control, _socket: socket, _server: server })
+        Ok(BareService { uffd, control, aside: None, _socket: socket, _server: server })
     }
 
     /// The same for memory whose pages, which are all there, are copied aside before they are written
@@ -109,11 +111,15 @@ impl BareService {
         uffd.register(mapping.address(), (pages * PAGE) as u64, modes)?;
         let descriptors = [uffd.as_fd(), control_file.as_fd(), memory.as_fd(), aside.as_fd()];
         socket::send(&socket, &mapping.address().to_le_bytes(), &descriptors, Wait::Yes)?;
-        Ok((BareService { uffd, control, _socket: socket, _server: server }, mapping))
+        let aside = Some(aside);
+        Ok((BareService { uffd, control, aside, _socket: socket, _server: server }, mapping))
     }
 
-    /// The first write to each page of the memory is a fault from now on.
+    /// The first write to each page of the memory is a fault from now on, and there are no copies yet.
     pub fn protect(&self, memory: &RawMapping, pages: usize) -> Result<()> {
+        if let Some(aside) = &self.aside {
+            commonhold_sys::frames::punch(aside, 0, (pages * PAGE) as u64)?;
+        }
         Ok(self.uffd.protect(memory.address(), (pages * PAGE) as u64)?)
     }
 

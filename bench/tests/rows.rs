@@ -29,7 +29,6 @@ const CHOSEN: &[&str] = &[
     "segments.divergence",
     "segments.races",
     "snapshot.",
-    "swap.lost",
     "wired.faults",
     "wired.mappings",
 ];

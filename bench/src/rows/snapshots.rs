@@ -61,7 +61,8 @@ impl Row for Ratio {
         for count in [1, 2, 8] {
             mappings.resize_with(count, || object.map(&objects::everything()).expect("it can be mapped"));
             let pairs = alternate(
-                context.pick(if count == 1 { 9 } else { 3 }, 2),
+                // Each page of each mapping is a fault before each.
+                context.pick(if count == 1 { 5 } else { 1 }, 1),
                 |_| {
                     // Each page of each mapping may be written without a fault.
                     mappings.iter().for_each(|mapping| View::of(mapping).write_pages());
