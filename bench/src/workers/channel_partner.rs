@@ -91,6 +91,7 @@ fn ping_pong(view: View<'_>, wait_for: usize, tell: usize) {
         let _ = futex::wait(ask, futex::Flags::empty(), done, None);
     }
     answer.store(done.wrapping_add(1), Ordering::Release);
+    // How many it woke is of no interest: the partner looks at the word.
     let _ = futex::wake(answer, futex::Flags::empty(), 1);
 }
 
@@ -99,8 +100,10 @@ pub fn ask(view: View<'_>) {
     let (ask, answer) = (view.futex(ASK), view.futex(ANSWER));
     let before = answer.load(Ordering::Acquire);
     ask.store(before.wrapping_add(1), Ordering::Release);
+    // As above.
     let _ = futex::wake(ask, futex::Flags::empty(), 1);
     while answer.load(Ordering::Acquire) == before {
+        // Whatever woke it, it looks again.
         let _ = futex::wait(answer, futex::Flags::empty(), before, None);
     }
 }

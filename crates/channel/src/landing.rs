@@ -137,7 +137,7 @@ impl<M: Memory> Queue<M> {
     }
 
     /// Lets others have a landing that was taken.
-    pub fn give_back(&self, landing: Landing, wait: Wait) -> Result<(), Refused> {
+    pub fn release(&self, landing: Landing, wait: Wait) -> Result<(), Refused> {
         let held = Held::take(&self.memory, wait)?;
         self.check_taken(&held, landing)?;
         self.set_word(landing.slot, STATE, POSTED);

@@ -196,7 +196,7 @@ fn landings_go_from_the_receiver_to_a_sender_and_back() {
     assert_eq!(sender.take(8193, Wait::No), Err(Refused::NoLanding { largest: 8192 }));
     assert_eq!(sender.take(100, Wait::No), Ok((small, place(100))));
     assert_eq!(sender.take(100, Wait::No), Ok((large, place(8192))));
-    sender.give_back(large, Wait::No).unwrap();
+    sender.release(large, Wait::No).unwrap();
     assert_eq!(sender.take(1, Wait::No), Ok((large, place(8192))));
     sender.send_landed(large, 8000, (3, b"about it"), Wait::No).unwrap();
     let mut bytes = Vec::new();
@@ -210,7 +210,7 @@ fn landings_go_from_the_receiver_to_a_sender_and_back() {
     assert_eq!(sender.take(1, Wait::No), Ok((again, place(100))));
     for landing in [small, large, Landing::of_number(u64::MAX), Landing::of_number(0)] {
         assert_eq!(sender.send_landed(landing, 1, (3, b""), Wait::No), Err(Refused::Withdrawn));
-        assert_eq!(sender.give_back(landing, Wait::No), Err(Refused::Withdrawn));
+        assert_eq!(sender.release(landing, Wait::No), Err(Refused::Withdrawn));
         assert_eq!(receiver.withdraw(landing, Wait::No), Err(Refused::Withdrawn));
     }
     assert_eq!(Landing::of_number(again.number()), again);

@@ -281,6 +281,7 @@ fn settle_copy(region: &Region<Piece>, map: &mut AddressMap<Piece>) -> Result<bo
         false => Ok(()),
     };
     if let Err(error) = settled {
+        // If that fails, too, the copy stays there: whole, and not locked. The error says more.
         // SAFETY: the copy was moved there, and no code of the child has run since. Its memory goes.
         let _ = unsafe { memory::replace_with_reservation(address, length) };
         return Err(error);

@@ -146,7 +146,7 @@ impl Core {
         }
         let movable = Movable::of(self.shared(), self.id, self.access)?;
         let is_used = movable.lies().is_some();
-        let _ = self.movable.set(movable.clone());
+        let _ = self.movable.set(movable.clone()); // set already: a clone asked first, and it is the same
         self.shared().is_movable(self.id);
         // To the host this open keeps it where it is, as all do.
         if is_used {

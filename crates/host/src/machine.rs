@@ -168,7 +168,8 @@ impl Machine {
 
     /// Said once: who knows all objects.
     pub fn set_family(&self, family: Box<dyn Family>) {
-        let _ = self.family.set(family);
+        let set = self.family.set(family);
+        debug_assert!(set.is_ok(), "it is said once");
     }
 
     /// Who knows all objects.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Objects that a sender keeps mapped, and that a receiver keeps open.
 const MOST_KEPT: usize = 16;
 /// How long to try to give a landing back that cannot be used.
-const GIVING_BACK: Duration = Duration::from_secs(1);
+const RELEASING: Duration = Duration::from_secs(1);
 
 /// What landed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +181,7 @@ impl Channel {
         });
         if sent.is_err() {
             // If that fails too it is the receiver's to withdraw, and the first error says more.
-            let _ = queue.give_back(landing, Wait::Until(Instant::now() + GIVING_BACK));
+            let _ = queue.release(landing, Wait::Until(Instant::now() + RELEASING));
         }
         sent
     }

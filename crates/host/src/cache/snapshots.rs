@@ -1,7 +1,8 @@
 //! Snapshots of this object (`docs/SNAPSHOTS.md`): they have a page from here before it is written here, and what they lack is
 //! read from here.
 //!
-//! Locks: who holds the parent's, as every fault does, only tries the snapshot's; where it is held, or the page has to come from elsewhere, the write waits, and no thread does.
+//! Locks: who holds the parent's, as every fault does, only tries the snapshot's; where it is held, or the page has to come from
+//! elsewhere, the write waits, and no thread does.
 
 use super::atomic::Turn;
 use super::view::Mapping;
@@ -84,11 +85,11 @@ impl Cache {
         Ok(())
     }
 
-    /// It has this snapshot: since before, or (`moves`) soon.
-    pub fn has_snapshot(&self, id: ObjectId, link: Link<ObjectId>, moves: bool) {
+    /// It has this snapshot: since before, or (`moves`) soon. `cache`: the snapshot's, if it is there.
+    pub fn has_snapshot(&self, id: ObjectId, link: Link<ObjectId>, cache: Weak<Cache>, moves: bool) {
         let mut inner = self.lock();
         inner.children.retain(|child| child.id != id);
-        inner.children.push(Child { id, link, cache: Weak::new(), moves });
+        inner.children.push(Child { id, link, cache, moves });
     }
 
     /// It has not, any more.

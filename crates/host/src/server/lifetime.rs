@@ -161,13 +161,12 @@ impl Host {
         self.free_place(object.id);
     }
 
-    /// Everything that was kept in files for an object, of which it has some.
+    /// Everything that was kept in files for an object, of which it has some. What stays is set aside by the next host.
     pub(super) fn remove_files(&self, id: ObjectId) {
         let _ = std::fs::remove_file(self.machine.path("live", id));
-        let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("direct"));
-        let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("wired"));
-        let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("of"));
-        let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("of-new"));
+        for note in ["direct", "wired", "of", "of-new"] {
+            let _ = std::fs::remove_file(self.machine.path("live", id).with_extension(note));
+        }
         self.note_used(id);
         let _ = std::fs::remove_file(self.machine.path("spill", id));
         for side in ["a", "b"] {

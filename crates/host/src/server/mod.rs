@@ -16,6 +16,7 @@
 //! | `moving` | those of them whose home moves |
 //! | `seeing` | what was counted and traced of objects |
 //! | `snapshots` | objects that have the pages of another as they were |
+//! | `versions` | what snapshots are of, when that changes |
 //! | `slots` | what one user may take of what all share |
 //! | `kept` | what the keeper holds |
 //! | `start`, `takeover`, `returning` | beginning, after a death, after two |
@@ -62,6 +63,7 @@ mod swapping;
 mod tables;
 mod takeover;
 mod trimming;
+mod versions;
 mod wired;
 
 use crate::cluster::Cluster;

@@ -122,7 +122,7 @@ impl Host {
         drop(known);
         self.forget_places(&lost);
         for id in lost {
-            let _ = self.cut_snapshot(id);
+            let _ = self.cut_snapshot(id); // whose parent is settled with all others
             self.remove_files(id);
         }
         Ok(())

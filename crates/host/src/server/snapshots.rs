@@ -25,11 +25,11 @@ use std::sync::{Arc, PoisonError, Weak};
 /// What is known of all snapshots. Nothing is waited for while it is locked.
 #[derive(Default)]
 pub(super) struct Snapshots {
-    versions: Versions<ObjectId>,
+    pub(super) versions: Versions<ObjectId>,
     /// Those that lack pages that nobody has any more, and why.
-    broken: BTreeMap<ObjectId, Error>,
+    pub(super) broken: BTreeMap<ObjectId, Error>,
     /// Those that are being given what they lack of an object that nobody else uses.
-    leaving: HashSet<ObjectId>,
+    pub(super) leaving: HashSet<ObjectId>,
     /// Those that are to be whole: the next host goes on with it.
     to_be_whole: HashSet<ObjectId>,
 }
@@ -98,7 +98,7 @@ impl Host {
         self.machine.path("live", id).with_extension("of")
     }
 
-    fn note_of(&self, id: ObjectId, link: Link<ObjectId>) -> Result<()> {
+    pub(super) fn note_of(&self, id: ObjectId, link: Link<ObjectId>) -> Result<()> {
         let Link { parent, first_page, pages } = link;
         let noted = Noted { boot_id: self.machine.boot_id.clone(), parent, first_page, pages };
         let to_be_whole = lock(&self.snapshots).to_be_whole.contains(&id);
@@ -143,7 +143,7 @@ impl Host {
     /// What a cache must know before anybody uses it: its snapshots.
     pub(super) fn tell_of_snapshots(&self, cache: &Cache) {
         let children = lock(&self.snapshots).versions.children(cache.id);
-        children.into_iter().for_each(|(id, link)| cache.has_snapshot(id, link, false));
+        children.into_iter().for_each(|(id, link)| cache.has_snapshot(id, link, Weak::new(), false));
     }
 
     /// The frames of an object are new: what its snapshots lack is lost.
@@ -198,7 +198,7 @@ impl Host {
         cut.iter().for_each(|(_, parent)| self.settle_object(*parent));
     }
 
-    fn mark_broken(&self, id: ObjectId) {
+    pub(super) fn mark_broken(&self, id: ObjectId) {
         let note = std::fs::File::options().write(true).open(self.of_path(id));
         if let Err(error) = note.and_then(|note| note.write_all_at(&[BROKEN], 0)) {
             self.machine.log(format_args!("object {}: noting that it is not whole: {error}", id.0));
@@ -256,10 +256,7 @@ impl Host {
         let made = parent.hold().and_then(|_held| self.take_snapshot(&parent, &object, link, asked.whole));
         if let Err(error) = made {
             drop(one_at_a_time);
-            self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
-            self.forget_snapshot(object.id);
-            self.unkeep_frames(object.id);
-            self.remove_files(object.id);
+            self.undo_snapshot(id);
             lock(&self.registry).abandon_create(prepared);
             self.settle_object(parent.id);
             return Err(error);
@@ -268,10 +265,8 @@ impl Host {
         match committed {
             Ok(record) => *object.record() = record,
             Err(error) => {
-                self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
-                self.forget_snapshot(id);
-                self.unkeep_frames(id);
-                self.remove_files(id);
+                drop(one_at_a_time);
+                self.undo_snapshot(id);
                 return Err(error);
             }
         }
@@ -283,6 +278,14 @@ impl Host {
             self.make_whole_soon(&object);
         }
         self.give(session, &object, access, give)
+    }
+
+    /// As if it had not been asked for.
+    fn undo_snapshot(self: &Arc<Self>, id: ObjectId) {
+        self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.forget_snapshot(id);
+        self.unkeep_frames(id);
+        self.remove_files(id);
     }
 
     fn take_snapshot(
@@ -316,70 +319,13 @@ impl Host {
         Ok(())
     }
 
-    /// Older snapshots whose pages the new one has too are snapshots of it from now on.
-    fn stand_between(self: &Arc<Self>, newer: ObjectId) {
-        let (of, covered) = {
-            let snapshots = lock(&self.snapshots);
-            (snapshots.versions.of(newer), snapshots.versions.covered_by(newer))
-        };
-        let Some(of) = of else { return };
-        let about = |id| {
-            self.object(id).map(|object| {
-                let record = object.record();
-                (record.options.size_bytes, record.charged_uid)
-            })
-        };
-        let Ok((has, owner)) = about(newer) else { return };
-        for (id, link) in covered {
-            // Of its last page the newer one may have less; and nobody's snapshots hang on what another user has room for.
-            let can = |(bytes, uid)| link.first_page * PAGE_SIZE_BYTES + bytes <= has && uid == owner;
-            if !about(id).is_ok_and(can) {
-                continue;
+    /// It lacks nothing: a note that stays would have the next host look for a parent.
+    pub(super) fn remove_note(&self, id: ObjectId) {
+        match std::fs::remove_file(self.of_path(id)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                self.machine.log(format_args!("object {}: removing the note of a snapshot: {error}", id.0));
             }
-            if let Err(error) = self.move_under(id, of.parent, link) {
-                self.machine
-                    .log(format_args!("object {}: it stays a snapshot of what it was: {error}", id.0));
-            }
-        }
-    }
-
-    /// A snapshot of `from` is one of another object from now on, which has (or whose own parent has) all that it lacks. Nobody
-    /// else moves it meanwhile; it may end, or break.
-    fn move_under(self: &Arc<Self>, id: ObjectId, from: ObjectId, link: Link<ObjectId>) -> Result<()> {
-        let to = self.object(link.parent)?;
-        let moved = to.hold().and_then(|_held| {
-            let cache = to.cache().ok_or_else(ended)?;
-            let is_of = |snapshots: &Snapshots| snapshots.versions.of(id).is_some_and(|of| of.parent == from);
-            if !is_of(&lock(&self.snapshots)) {
-                return Err(ended());
-            }
-            self.note_of(id, link)?;
-            cache.has_snapshot(id, link, false);
-            // From now on who reads what it lacks asks there.
-            let linked = {
-                let mut snapshots = lock(&self.snapshots);
-                is_of(&snapshots) && snapshots.versions.link(id, link)
-            };
-            if !linked {
-                cache.has_no_snapshot(id);
-                self.settle_note(id);
-                return Err(ended());
-            }
-            if let Some(before) = self.object(from).ok().and_then(|parent| parent.cache()) {
-                before.has_no_snapshot(id);
-            }
-            Ok(())
-        });
-        self.settle_object(link.parent);
-        moved
-    }
-
-    /// A note was written of a snapshot that ended or broke meanwhile.
-    fn settle_note(&self, id: ObjectId) {
-        if lock(&self.snapshots).broken.contains_key(&id) {
-            self.mark_broken(id);
-        } else {
-            let _ = std::fs::remove_file(self.of_path(id)); // with the object's other files, if not now
+            _ => {}
         }
     }
 
@@ -398,7 +344,7 @@ impl Host {
             snapshots.to_be_whole.remove(&id);
             snapshots.versions.cut(id)
         }?; // the note goes with the object's other files
-        let _ = std::fs::remove_file(self.of_path(id));
+        self.remove_note(id);
         if let Some(parent) = self.object(link.parent).ok().and_then(|parent| parent.cache()) {
             parent.has_no_snapshot(id);
         }
@@ -428,77 +374,9 @@ impl Host {
             this.settle_object(object.id);
         });
     }
-
-    /// Nobody uses the object but its snapshots: they get what they lack, and it ends.
-    pub(super) fn collapse_soon(self: &Arc<Self>, middle: &Arc<Object>) {
-        let past = lock(&self.snapshots).versions.past(middle.id);
-        for (id, link) in past {
-            let Ok(child) = self.object(id) else {
-                self.forget_snapshot(id); // it is ending, or its memory was lost
-                continue;
-            };
-            if !lock(&self.snapshots).leaving.insert(id) {
-                continue;
-            }
-            let (this, middle) = (self.clone(), middle.clone());
-            // It may have to wait for processes that have the snapshot mapped.
-            let share = self.share_of(child.record().charged_uid);
-            share.run(&self.machine.workers, move || {
-                let left = child.hold().and_then(|_held| this.leave(&middle, &child, link));
-                lock(&this.snapshots).leaving.remove(&id);
-                this.settle_object(id);
-                let is_the_same = || lock(&this.snapshots).versions.past(middle.id).contains(&(id, link));
-                match left {
-                    // The object stays, as what it is a snapshot of, until it ends.
-                    Err(error) if is_the_same() => {
-                        let middle = middle.id.0;
-                        let text = format_args!("object {middle}: object {} needs it still: {error}", id.0);
-                        this.machine.log(text);
-                    }
-                    _ => this.settle_object(middle.id),
-                }
-            });
-        }
-    }
-
-    /// A snapshot of `middle` is one of the object that `middle` is a snapshot of (or of none), when it has what `middle` has.
-    fn leave(
-        self: &Arc<Self>,
-        middle: &Object,
-        child: &Arc<Object>,
-        link: Option<Link<ObjectId>>,
-    ) -> Result<()> {
-        let of_middle = lock(&self.snapshots).versions.of(child.id).ok_or_else(ended)?;
-        let cache = self.cache_of(child)?;
-        let above = link.map(|link| self.object(link.parent)?.cache().ok_or_else(ended)).transpose()?;
-        // From now on `middle` gets no page that it does not get.
-        if let (Some(above), Some(link)) = (&above, link) {
-            above.has_snapshot(child.id, link, true);
-        }
-        let moved = bring_what_it_has(middle, &cache, of_middle).and_then(|()| match link {
-            Some(link) => self.move_under(child.id, middle.id, link),
-            None => child.check_usable().map(|()| self.forget_snapshot(child.id)),
-        });
-        moved.inspect_err(|_| above.iter().for_each(|above| above.has_no_snapshot(child.id)))
-    }
-}
-
-/// The snapshot has the pages that `middle` has. What that lacks is zero, or in what it is a snapshot of itself.
-fn bring_what_it_has(middle: &Object, cache: &Arc<Cache>, of_middle: Link<ObjectId>) -> Result<()> {
-    let whole = PageRange::new(of_middle.first_page, of_middle.pages);
-    let Some(middle) = middle.cache() else { return Err(ended()) };
-    let has = if middle.pager.is_anonymous() { middle.pages_it_has() } else { vec![whole] };
-    let within = has.into_iter().map(|run| run.intersect(whole)).filter(|run| !run.is_empty());
-    within
-        .map(|run| PageRange::new(run.first - whole.first, run.count))
-        .try_for_each(|run| cache.bring_all(run))
 }
 
 fn not_whole(why: &str) -> Error {
     let text = format!("the snapshot is not whole: {why}; remove it, and take another");
     Error::new(ErrorKind::Lost, text)
-}
-
-fn ended() -> Error {
-    Error::new(ErrorKind::NotFound, "the object has ended")
 }
