@@ -92,7 +92,10 @@ fn with_objects() -> Local {
     let worker = scene.attacker();
     worker.ok(&format!("create p /spilled size={} budget={MIB}", 8 * MIB));
     worker.all("map n p rw shared 0 0\nfill n 0 2048 2");
-    assert!(worker.ok("info p spilled").parse::<u64>().expect("a number") > MIB);
+    // While pages are evicted, the host may tell the numbers of a moment before.
+    wait::until("most pages are in the spill file", || {
+        (worker.ok("info p spilled").parse::<u64>().expect("a number") > MIB).then_some(())
+    });
     drop(worker);
     scene.host.kill_both();
     scene
