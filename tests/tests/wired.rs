@@ -275,6 +275,40 @@ fn what_nobody_has_open_goes_to_disk_and_comes_back_whole() {
 }
 
 #[test]
+fn what_nobody_has_open_makes_room_for_other_classes_of_its_owner() {
+    let Some(pool) = HugePages::more(2) else { return };
+    let host = TestHost::start();
+    let worker = host.worker();
+    let named = |name: &str| {
+        worker.all(&format!("create o {name} size=1048576 wired\nmap m o rw shared 0 0"));
+    };
+    let closed = |name: &str, value: u64| {
+        named(name);
+        worker.all(&format!("fill m 0 256 {value}\ndrop m\nclose o"));
+    };
+    ["/a/1", "/a/2", "/b/1"].iter().zip(1..).for_each(|(name, value)| closed(name, value));
+    assert_eq!(pool.free(), 0);
+    let on_disk = || ["/a/1", "/a/2", "/b/1"].map(|name| worker.ok(&format!("stat {name} spilled")) != "0");
+    // Of two arenas the one goes, whole, that was not used for longest.
+    closed("/c/1", 4);
+    assert_eq!(on_disk(), [true, true, false]);
+    // Where one object is open the others gain nothing by going.
+    worker.all("open o /b/1 rw\nmap m o rw shared 0 0\ncheck m 0 256 3");
+    let other = host.worker();
+    other.all("open o /c/1 rw\nmap m o rw shared 0 0");
+    let said = host.worker().refused("open o /a/1 rw", "NoSpace");
+    assert!(said.contains("lies on disk") && said.contains("nr_hugepages"), "{said}");
+    assert_eq!(on_disk(), [true, true, false]);
+    drop(other);
+    for (name, value) in [("/a/1", 1), ("/c/1", 4), ("/a/2", 2)] {
+        until("it is closed", || (worker.ok("stat /c/1 opens") == "0").then_some(()));
+        let other = host.worker();
+        other.all(&format!("open o {name} rw\nmap m o rw shared 0 0\ncheck m 0 256 {value}\ndrop m\nclose o"));
+    }
+    worker.all("check m 0 256 3");
+}
+
+#[test]
 fn without_huge_pages_pages_are_locked() {
     let host = TestHost::start();
     let worker = host.worker();

@@ -133,6 +133,12 @@ impl Arenas {
         all.into_iter().map(|(_, id)| id).collect()
     }
 
+    /// When an object of this arena was opened last; 0: none was.
+    pub fn last_open_in(&self, arena: ObjectId) -> u64 {
+        let of_it = self.objects.iter().filter(|(_, (other, _))| *other == arena);
+        of_it.filter_map(|(id, _)| self.opened.get(id)).copied().max().unwrap_or(0)
+    }
+
     /// An object lies on disk. Gives the arena that it was in, if it was.
     pub fn is_swapped_out(&mut self, object: ObjectId) -> Option<ObjectId> {
         let left = self.free(object);
@@ -330,6 +336,7 @@ mod tests {
         ids.iter().for_each(|id| assert!(arenas.allocate(*id, 4096, &among).is_some()));
         [2, 0, 3, 1, 2].iter().for_each(|n| arenas.is_opened(ids[*n]));
         assert_eq!(arenas.by_last_open(&among), [ids[0], ids[3], ids[1], ids[2]]);
+        assert_eq!([arenas.last_open_in(among[0]), arenas.last_open_in(ObjectId(9))], [5, 0]);
         assert_eq!(arenas.is_swapped_out(ids[0]), Some(among[0]));
         assert!(arenas.is_on_disk(ids[0]) && arenas.place_of(ids[0]).is_none());
         assert_eq!(arenas.by_last_open(&among), [ids[3], ids[1], ids[2]]);

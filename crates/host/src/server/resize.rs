@@ -147,8 +147,9 @@ impl Host {
         }
         self.make_snapshot_whole(object)?;
         let charged_uid = object.record().charged_uid;
+        // Until it has its size it stays in memory, and where it is.
+        let _making = options.is_wired().then(|| lock(&object.making));
         if options.is_wired() {
-            let _making = lock(&object.making);
             self.settle_place(object)?; // it may lie on disk
         }
         let in_arena = self.place_in_arena(object.id).is_some(); // it counts with that

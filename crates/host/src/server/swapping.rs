@@ -7,7 +7,7 @@ use super::wired::{Class, gone};
 use super::{Host, lock};
 use crate::spill::check_room;
 use commonhold_object::error::Doing;
-use commonhold_object::{ErrorKind, Result};
+use commonhold_object::{ErrorKind, ObjectId, Result};
 use commonhold_wired::{read, write};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -18,24 +18,69 @@ impl Host {
     pub(super) fn swap_out_one(self: &Arc<Self>, class: &Class) -> Result<bool> {
         let among = self.arenas_of(class);
         let candidates = lock(&self.wired).by_last_open(&among);
-        for object in candidates.into_iter().filter_map(|id| self.object(id).ok()) {
-            let stored = {
-                let Ok(_making) = object.making.try_lock() else { continue };
-                // While it is stored its place cannot be freed.
-                let Ok(_held) = object.hold() else { continue };
-                if self.is_in_the_way(&object) || object.record().name.is_none() {
-                    continue;
-                }
-                self.swap_out(&object)
-            };
-            self.settle_object(object.id); // it may have lost its name meanwhile
-            match stored {
-                Ok(()) => return Ok(true),
-                Err(error) if matches!(error.kind, ErrorKind::Quota | ErrorKind::NoSpace) => {}
-                Err(error) => return Err(error),
+        for id in candidates {
+            if self.swap_out_unless_used(id)? {
+                return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Puts all of an arena on disk that another class of the same owner has, so that its huge pages are free: of those in which
+    /// nothing is in use, the one that was not used for longest. Nobody makes room at another user's cost. False: there is none.
+    pub(super) fn empty_one_arena(self: &Arc<Self>, class: &Class) -> Result<bool> {
+        let mut others: Vec<(u64, ObjectId)> = {
+            let all: Vec<ObjectId> = lock(&self.wired).all().collect();
+            let of_owner = |id: &ObjectId| {
+                let other = self.object(*id).ok().and_then(|arena| Class::of(&arena.record()));
+                other.is_some_and(|other| other != *class && other.ownership.uid == class.ownership.uid)
+            };
+            let all: Vec<ObjectId> = all.into_iter().filter(of_owner).collect();
+            let wired = lock(&self.wired);
+            all.into_iter().map(|id| (wired.last_open_in(id), id)).collect()
+        };
+        others.sort_unstable();
+        for (_, arena) in others {
+            if self.empty_arena(arena)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn empty_arena(self: &Arc<Self>, arena: ObjectId) -> Result<bool> {
+        let objects = lock(&self.wired).objects_in(arena);
+        // What is no object yet, or not any more, has its place for a moment only.
+        let is_free = |id: &ObjectId| self.object(*id).is_ok_and(|object| !self.is_in_the_way(&object));
+        if objects.is_empty() || !objects.iter().all(is_free) {
+            return Ok(false);
+        }
+        for id in objects {
+            if !self.swap_out_unless_used(id)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts an object on disk; false: somebody uses it, or there is no room for it there.
+    fn swap_out_unless_used(self: &Arc<Self>, id: ObjectId) -> Result<bool> {
+        let Ok(object) = self.object(id) else { return Ok(false) };
+        let stored = {
+            let Ok(_making) = object.making.try_lock() else { return Ok(false) };
+            // While it is stored its place cannot be freed.
+            let Ok(_held) = object.hold() else { return Ok(false) };
+            if self.is_in_the_way(&object) || object.record().name.is_none() {
+                return Ok(false);
+            }
+            self.swap_out(&object)
+        };
+        self.settle_object(object.id); // it may have lost its name meanwhile
+        match stored {
+            Ok(()) => Ok(true),
+            Err(error) if matches!(error.kind, ErrorKind::Quota | ErrorKind::NoSpace) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn swap_out(self: &Arc<Self>, object: &Object) -> Result<()> {

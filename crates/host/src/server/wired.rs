@@ -113,7 +113,7 @@ impl Host {
                 Ok(arena) => made.extend(arena), // none: another just made one
                 // Without huge pages for another arena, what nobody has open makes room.
                 Err(error) if error.kind == ErrorKind::NoSpace => {
-                    if !self.swap_out_one(class)? {
+                    if !self.swap_out_one(class)? && !self.empty_one_arena(class)? {
                         return Err(error);
                     }
                 }
@@ -373,9 +373,8 @@ impl Host {
         ready.map(drop)
     }
 
-    /// Gives an object in an arena another size; what it did not have is zero.
+    /// Gives an object in an arena another size; what it did not have is zero. The caller holds `making`.
     pub(super) fn resize_wired(self: &Arc<Self>, object: &Object, old_bytes: u64, bytes: u64) -> Result<()> {
-        let _making = lock(&object.making);
         let place = self.place_in_arena(object.id).ok_or_else(gone)?;
         let resized = lock(&self.wired).resize(object.id, bytes)?;
         match resized {
