@@ -150,6 +150,10 @@ ch_object *ch_create(const char *name, const ch_options *options);
  * afterwards. Sets CH_PAGER_FILE. The file is never deleted by Commonhold. */
 ch_object *ch_create_file(const char *name, const ch_options *options, int fd);
 
+/* Creates an object that never has a name: others get it by a message (ch_channel_send_object), and it ends with its last
+ * user. It is anonymous, paged and local, and keeps its size. No disk is waited for. */
+ch_object *ch_create_nameless(const ch_options *options);
+
 /* Where an object lies that was opened with CH_MOVABLE. */
 typedef struct ch_place {
     void *address;
@@ -359,9 +363,10 @@ typedef struct ch_message {
     uint64_t landed_bytes; /* how much of it */
     uint32_t kind;
     uint32_t unused;
+    ch_object *object;     /* that came with it, open as its sender stated, to be closed; NULL: none */
 } ch_message;
 
-#define CH_MESSAGE_INIT {sizeof(ch_message), 0, 0, 0, 0, 0}
+#define CH_MESSAGE_INIT {sizeof(ch_message), 0, 0, 0, 0, 0, 0}
 
 /* Receives a message. One that is longer than the buffer is EINVAL, and stays. */
 int ch_channel_receive(const ch_channel *channel, ch_message *message, void *buffer, size_t size, int timeout_ms);
@@ -378,6 +383,17 @@ int ch_channel_withdraw(const ch_channel *channel, uint64_t landing);
  * landing, too. */
 int ch_channel_send_region(const ch_channel *channel, uint32_t kind, const void *data, size_t length, const void *region,
                            size_t region_bytes, int timeout_ms);
+
+/* Sends a message with an object, to be read (CH_READ) or written, too (CH_READ | CH_WRITE): no more than it is open for here. Who
+ * receives it has it open, whatever its name and mode are; who sent it may close it at once. */
+int ch_channel_send_object(const ch_channel *channel, uint32_t kind, const void *data, size_t length, const ch_object *object,
+                           int access, int timeout_ms);
+
+/* Sends a message with part of an object as it is now, by reference: the receiver gets an object of it, to read. Nothing is
+ * copied but pages that are written here, or touched there. That takes an object whose writers can be held (freezable), open
+ * for writing, and an offset that is a multiple of 4096; else the part is copied once. */
+int ch_channel_send_by_reference(const ch_channel *channel, uint32_t kind, const void *data, size_t length,
+                                 const ch_object *object, uint64_t offset, uint64_t region_bytes, int timeout_ms);
 
 /* Reads part of a file into an object, which may be another process's wired one, without a buffer in between. What lies at
  * multiples of 4096 in both goes past the page cache, where the file allows it (O_DIRECT): so many bytes are in *direct_bytes,

@@ -32,6 +32,8 @@ class Message:
     """Which landing that was; 0: there is no region."""
     landed_bytes: int = 0
     """How many bytes landed."""
+    object: Object | None = None
+    """The object that came with it, open as its sender stated: `message.object.array()` is an array on it."""
 
 
 class Channel:
@@ -96,11 +98,11 @@ class Channel:
         """Receives the next message, as bytes or as an array of that type. Waits for one. A message that is no whole number of
         such elements is `MismatchError`, and gone: receive bytes where that may be."""
         element = None if dtype is None else storable(dtype)
-        kind, data, landing, landed_bytes = self._native.receive(timeout)
+        kind, data, landing, landed_bytes, came = self._native.receive(timeout)
         found = data if element is None else _array(data, element)
         posted = self._posted.pop(landing, None)
         region = None if posted is None else posted.reshape(-1)[: landed_bytes // posted.itemsize]
-        return Message(kind, found, region, landing, landed_bytes)
+        return Message(kind, found, region, landing, landed_bytes, came)
 
     def post(self, where: Array | Object, offset: int = 0, length: int | None = None) -> int:
         """Lets senders copy a region straight to an array on a wired object (one run, in C order), or to a part of such an
@@ -134,6 +136,49 @@ class Channel:
     ) -> None:
         """Copies a buffer straight to a landing of the receiver, and sends a message about it that holds `data` in line."""
         self._native.send_region(kind, data, region, timeout)
+
+    def send_object(
+        self,
+        where: Array | Object,
+        data: Buffer = b"",
+        *,
+        writable: bool = False,
+        kind: int = 0,
+        timeout: float | None = None,
+    ) -> None:
+        """Sends a message with an object, or with the one that an array lies on: who receives it has all of it open, to read
+        or (`writable`) to write, whatever its name and permissions are. The sender may close it at once."""
+        object = where if isinstance(where, Object) else _pages_of(where)
+        self._native.send_object(kind, data, object, writable, timeout)
+
+    def send_by_reference(
+        self,
+        where: Array | Object,
+        data: Buffer = b"",
+        *,
+        offset: int = 0,
+        length: int | None = None,
+        kind: int = 0,
+        timeout: float | None = None,
+    ) -> None:
+        """Sends a message with part of an object as it is now, by reference: the receiver gets an object of it, to read.
+
+        `where`: an array in one run on an object, or an object, from `offset` on. Nothing is copied but pages that are
+        written here, or touched there. That takes an object whose writers can be held (`freezable`), open for writing, and a
+        part that begins at a multiple of 4096; else it is copied once.
+        """
+        if isinstance(where, Object):
+            whole = where.size_bytes - offset if length is None else length
+            return self._native.send_by_reference(kind, data, where, offset, whole, timeout)
+        if offset != 0 or length is not None:
+            raise TypeError("of an array a slice says which part: send_by_reference(array[10:20])")
+        if not where.flags.c_contiguous:
+            raise TypeError("what is sent by reference is an array in one run")
+        pages = _pages_of(where)
+        first, nbytes = _native.address_range(where)
+        return self._native.send_by_reference(
+            kind, data, pages, first - pages.address + pages.offset, nbytes, timeout
+        )
 
     def close(self) -> None:
         """Gives it up. What is in it stays."""

@@ -61,6 +61,12 @@ class Host:
         """See `commonhold.create`."""
         return self._create(name, size, lambda _: tag, **options)
 
+    def create_nameless(
+        self, size: int, *, tag: str = "", controlled: bool = False, freezable: bool = False
+    ) -> Object:
+        """See `commonhold.create_nameless`."""
+        return self._native.create_nameless(size, tag, controlled, freezable)
+
     def _create(
         self,
         name: str,
@@ -254,6 +260,14 @@ def create(
         scheduler=scheduler, page_size=page_size, replicas=replicas,
         home_moves=home_moves, translation=translation,
     )  # fmt: skip
+
+
+def create_nameless(
+    size: int, *, tag: str = "", controlled: bool = False, freezable: bool = False
+) -> Object:
+    """Creates an object that never has a name, of so many bytes: others get it by a message (`Channel.send_object`), and it
+    ends with its last user. It is anonymous, paged and local, and keeps its size. No disk is waited for."""
+    return default_host().create_nameless(size, tag=tag, controlled=controlled, freezable=freezable)
 
 
 def stat(name: str) -> ObjectStat | DirectoryStat:

@@ -3,10 +3,10 @@
 use crate::errors::{OrRaise, waiting};
 use crate::exports::View;
 use crate::host::Host;
-use crate::object::Object;
+use crate::object::{Object, Opened};
 use crate::options::natural;
 use crate::pages::Pages;
-use commonhold::{Error, ErrorKind};
+use commonhold::{Access, Error, ErrorKind};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Mutex, PoisonError};
@@ -72,8 +72,16 @@ fn unchanging(data: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     Ok(copy)
 }
 
-/// Kind, bytes in line, landing (0: none) and the bytes that landed there.
-type Message<'py> = (u32, Bound<'py, PyBytes>, u64, u64);
+/// Kind, bytes in line, landing (0: none) and the bytes that landed there, object that came.
+type Message<'py> = (u32, Bound<'py, PyBytes>, u64, u64, Option<Object>);
+
+/// An `Object`, or the object that `Pages` are of.
+fn object_of(py: Python<'_>, of: &Bound<'_, PyAny>) -> PyResult<commonhold::Object> {
+    match of.cast::<Pages>() {
+        Ok(pages) => Ok(pages.get().opened().object.clone()),
+        Err(_) => Ok(of.cast::<Object>()?.get().opened(py)?.object),
+    }
+}
 
 #[pymethods]
 impl Channel {
@@ -124,7 +132,9 @@ impl Channel {
         let message = Self::patiently(py, timeout, |deadline| channel.receive(deadline))?;
         let (landing, landed) =
             message.region.map_or((0, 0), |region| (region.landing.number(), region.length));
-        Ok((message.kind, PyBytes::new(py, &message.bytes), landing, landed))
+        let host = channel.host().clone();
+        let object = message.object.map(|object| Object::new(Opened { host, object }, ""));
+        Ok((message.kind, PyBytes::new(py, &message.bytes), landing, landed, object))
     }
 
     /// Posts a part of an `Object`, or of the object that `Pages` are of.
@@ -136,10 +146,7 @@ impl Channel {
         #[pyo3(from_py_with = natural)] length: u64,
     ) -> PyResult<u64> {
         let channel = self.get(py)?;
-        let object = match of.cast::<Pages>() {
-            Ok(pages) => pages.get().opened().object.clone(),
-            Err(_) => of.cast::<Object>()?.get().opened(py)?.object,
-        };
+        let object = object_of(py, of)?;
         let landing = waiting(py, move || channel.post(&object, offset, length))?;
         Ok(landing.number())
     }
@@ -170,6 +177,38 @@ impl Channel {
             // SAFETY: the view shows that many readable bytes until after the call. Others may
             // write them.
             unsafe { channel.send_region_from(kind, &bytes, (start as *const u8, length), deadline) }
+        })
+    }
+
+    fn send_object(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = natural)] kind: u32,
+        data: &Bound<'_, PyAny>,
+        object: &Bound<'_, PyAny>,
+        writable: bool,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let (channel, bytes, object) = (self.get(py)?, unchanging(data)?, object_of(py, object)?);
+        let access = if writable { Access::ReadWrite } else { Access::Read };
+        Self::patiently(py, timeout, |deadline| channel.send_object(kind, &bytes, &object, access, deadline))
+    }
+
+    #[allow(clippy::too_many_arguments)] // as Python gives them
+    fn send_by_reference(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = natural)] kind: u32,
+        data: &Bound<'_, PyAny>,
+        of: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = natural)] offset: u64,
+        #[pyo3(from_py_with = natural)] length: u64,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
+        let (channel, bytes, object) = (self.get(py)?, unchanging(data)?, object_of(py, of)?);
+        let range = (offset, length);
+        Self::patiently(py, timeout, |deadline| {
+            channel.send_by_reference(kind, &bytes, &object, range, deadline)
         })
     }
 

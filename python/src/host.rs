@@ -78,6 +78,20 @@ impl Host {
         Ok(Object::new(Opened { host: self.host.clone(), object }, name))
     }
 
+    fn create_nameless(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = natural)] size_bytes: u64,
+        tag: String,
+        controlled: bool,
+        freezable: bool,
+    ) -> PyResult<Object> {
+        let options = CreateOptions { size_bytes, tag, controlled, freezable, ..CreateOptions::default() };
+        let host = self.host.clone();
+        let object = waiting(py, move || host.create_nameless(&options))?;
+        Ok(Object::new(Opened { host: self.host.clone(), object }, ""))
+    }
+
     /// Creates an object and opens it for reading and writing.
     #[pyo3(signature = (name, *, size_bytes, fd, pager, sync, permissions, tag, controlled, freezable, reserve,
         on_last_death, budget_bytes, fault_deadline_ms, pager_deadline_ms, coherence, on_loss,

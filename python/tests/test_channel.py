@@ -43,6 +43,45 @@ def test_messages_are_bytes_or_arrays(channel, name):
     assert channel.most_bytes == 8192 - 16 and channel.name == name
 
 
+def test_objects_come_with_messages(channel, name):
+    other = ch.Channel(name)
+    mine = ch.create_nameless(8000, freezable=True, controlled=True)
+    array = mine.array("f8", mode="r+")
+    array[:] = np.arange(1000)
+    channel.send_object(array, b"given", writable=True)
+    channel.send_by_reference(array, kind=2)
+    channel.send_by_reference(array[512:], kind=3)
+    channel.send_by_reference(array[1:], kind=4)
+    channel.send_by_reference(mine, offset=4096, length=8, kind=5)
+    array[:] = -1
+    message = other.receive()
+    assert message.data == b"given" and message.object.size_bytes == 8000
+    assert not message.object.closed and message.object.stat().name is None
+    same = message.object.array("f8")
+    assert same[7] == -1
+    same[7] = 5
+    assert array[7] == 5
+    for kind, first, last in [(2, 0, 999), (3, 512, 999), (4, 1, 999), (5, 512, 512)]:
+        message = other.receive()
+        found = message.object.array("f8")
+        assert message.kind == kind and (found[0], found[-1]) == (first, last)
+        with pytest.raises(ValueError):
+            found[0] = 1
+        with pytest.raises(ch.PermissionDeniedError):
+            channel.send_object(message.object, writable=True)
+    channel.send()
+    assert other.receive().object is None
+    for wrong in (array[::2], b"bytes"):
+        with pytest.raises(TypeError):
+            channel.send_by_reference(wrong)
+    with pytest.raises(TypeError, match="slice"):
+        channel.send_by_reference(array, offset=8)
+    with pytest.raises(ch.InvalidError, match="no part of"):
+        channel.send_by_reference(mine, offset=8000, length=1)
+    with pytest.raises(ch.InvalidError):
+        ch.create_nameless(0)
+
+
 def test_times_are_over(channel):
     for timeout in (0, 0.02):
         with pytest.raises(ch.TimedOutError, match="no message came"):

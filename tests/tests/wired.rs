@@ -303,7 +303,8 @@ fn what_nobody_has_open_makes_room_for_other_classes_of_its_owner() {
     for (name, value) in [("/a/1", 1), ("/c/1", 4), ("/a/2", 2)] {
         until("it is closed", || (worker.ok("stat /c/1 opens") == "0").then_some(()));
         let other = host.worker();
-        other.all(&format!("open o {name} rw\nmap m o rw shared 0 0\ncheck m 0 256 {value}\ndrop m\nclose o"));
+        other
+            .all(&format!("open o {name} rw\nmap m o rw shared 0 0\ncheck m 0 256 {value}\ndrop m\nclose o"));
     }
     worker.all("check m 0 256 3");
 }

@@ -28,13 +28,13 @@ pub struct WiredRatio;
 /// How often a byte is copied.
 pub struct Copies;
 
-fn partner(bench: &BenchHost, words: &[&str]) -> Result<Worker> {
+pub fn partner(bench: &BenchHost, words: &[&str]) -> Result<Worker> {
     let mut arguments: Vec<OsString> = vec![bench.state().into()];
     arguments.extend(words.iter().map(OsString::from));
     Worker::start("channel-partner", &arguments)
 }
 
-fn channel(host: &Host, name: &str) -> Result<Channel> {
+pub fn channel(host: &Host, name: &str) -> Result<Channel> {
     Ok(Channel::create(host, name, &ChannelOptions::default())?)
 }
 
@@ -112,7 +112,7 @@ impl Row for NullRatio {
     }
 }
 
-fn end(there: &Channel, back: &Channel, mut worker: Worker) -> Result<()> {
+pub fn end(there: &Channel, back: &Channel, mut worker: Worker) -> Result<()> {
     there.send(END, b"", None)?;
     back.receive(None)?;
     worker.line().map(drop)

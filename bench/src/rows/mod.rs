@@ -17,6 +17,7 @@ mod images_pss_ratio;
 mod images_run;
 mod inject;
 mod ipc;
+mod ipc_out_of_line;
 mod local_attach_ratio;
 mod local_fault_in_thread_ratio;
 mod local_fault_ratio;
@@ -147,6 +148,7 @@ pub fn all() -> Vec<&'static dyn Row> {
         &ipc::NullRatio,
         &ipc::WiredRatio,
         &ipc::Copies,
+        &ipc_out_of_line::OutOfLineRatio,
         &swap_lost::Lost,
         &segments_fill::Fill,
         &segments_fill::FillMoving,
@@ -205,7 +207,7 @@ mod tests {
                         preload.start_ratio mount.direct_ratio mount.seq_ratio \
                         snapshot.ratio snapshot.write_ratio snapshot.torn \
                         wired.faults wired.attach_ratio wired.mappings wired.tail_ratio \
-                        ipc.null_ratio ipc.wired_ratio ipc.copies swap.lost \
+                        ipc.null_ratio ipc.wired_ratio ipc.copies ipc.out_of_line_ratio swap.lost \
                         segments.fill segments.fill_moving segments.alloc_ratio segments.growth_copies \
                         segments.divergence segments.races \
                         images.data_include_us images.data_vs_rkyv \

@@ -4,8 +4,10 @@ use crate::failure::{Result, failed};
 use crate::objects;
 use crate::view::View;
 use crate::worker;
-use commonhold::{Access, Channel, Host};
+use commonhold::{Access, Channel, Host, MapOptions, Protection};
 use rustix::thread::futex;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -14,11 +16,17 @@ pub const ASK: usize = 0;
 pub const ANSWER: usize = 4096;
 /// A message of this kind ends it.
 pub const END: u32 = 9;
+/// What comes by reference is mapped; or each page is touched, too.
+pub const MAP: u32 = 1;
+pub const TOUCH: u32 = 2;
 
 /// Arguments: a state directory, what to do, and names.
 ///
 /// * `futex OBJECT`: sleeps on one word of an object, and counts up another.
 /// * `sleep ASK ANSWER`: receives and sends back; `spin`: the same without ever sleeping.
+/// * `map ASK ANSWER`: maps each object that comes, touches its pages if it is told to, lets it go,
+///   and says what it found.
+/// * `socket PATH BYTES`: reads as many bytes again and again from who connects, and answers one.
 /// * `land CHANNEL ANSWER OBJECT BYTES`: posts a landing, says so, receives, and so on.
 ///
 /// At the end it says how many bytes it copied.
@@ -35,6 +43,8 @@ pub fn run(arguments: &[String]) -> Result<()> {
             }
         }
         ("sleep" | "spin", [ask, answer]) => echo(&open(ask)?, &open(answer)?, what == "spin"),
+        ("map", [ask, answer]) => map(&open(ask)?, &open(answer)?),
+        ("socket", [path, bytes]) => socket(Path::new(path), bytes.parse()?),
         ("land", [channel, answer, object, bytes]) => {
             let (channel, answer) = (open(channel)?, open(answer)?);
             let object = host.open(object, Access::ReadWrite)?;
@@ -58,8 +68,9 @@ fn echo(ask: &Channel, answer: &Channel, spins: bool) -> Result<()> {
     worker::say("ready")?;
     let mut bytes = Vec::new();
     loop {
-        let (kind, ..) =
+        let received =
             if spins { receive_at_once(ask, &mut bytes)? } else { ask.receive_into(&mut bytes, None)? };
+        let kind = received.kind;
         answer.send(kind, &bytes, None)?;
         if kind == END {
             return worker::say(&(ask.copied_bytes() + answer.copied_bytes()).to_string());
@@ -67,11 +78,40 @@ fn echo(ask: &Channel, answer: &Channel, spins: bool) -> Result<()> {
     }
 }
 
+fn map(ask: &Channel, answer: &Channel) -> Result<()> {
+    worker::say("ready")?;
+    loop {
+        let message = ask.receive(None)?;
+        let mut found = Vec::new();
+        if let Some(object) = &message.object {
+            let mapping =
+                object.map(&MapOptions { protection: Protection::Read, ..objects::everything() })?;
+            if message.kind == TOUCH {
+                found = View::of(&mapping).touch_pages().to_le_bytes().to_vec();
+            }
+        }
+        let kind = message.kind;
+        drop(message);
+        answer.send(kind, &found, None)?;
+        if kind == END {
+            return worker::say(&ask.copied_bytes().to_string());
+        }
+    }
+}
+
+fn socket(path: &Path, bytes: usize) -> Result<()> {
+    let listener = UnixListener::bind(path)?;
+    let mut memory = vec![1; bytes];
+    worker::say("ready")?;
+    let (mut stream, _) = listener.accept()?;
+    while stream.read_exact(&mut memory).is_ok() {
+        stream.write_all(&[memory[bytes - 1]])?;
+    }
+    Ok(())
+}
+
 /// Receives without ever sleeping.
-pub fn receive_at_once(
-    channel: &Channel,
-    bytes: &mut Vec<u8>,
-) -> Result<(u32, usize, Option<commonhold::Region>)> {
+pub fn receive_at_once(channel: &Channel, bytes: &mut Vec<u8>) -> Result<commonhold::Received> {
     loop {
         match channel.try_receive_into(bytes) {
             Ok(Some(received)) => return Ok(received),

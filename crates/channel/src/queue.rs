@@ -60,12 +60,16 @@ pub enum Form {
     Bytes,
     /// So many bytes are in a landing, as the sender says.
     Landed(Landing, u64),
+    /// The host has an object for who receives it, under this number, as the sender says.
+    Offered(u128),
 }
 
 const BYTES: u32 = 0;
 const LANDED: u32 = 1;
-/// What a landed message has before its bytes: slot, generation, length.
-const LANDED_BYTES: usize = 16;
+const OFFERED: u32 = 2;
+/// What a message of another form than bytes has before those. Of a landed one: slot, generation,
+/// length.
+const ABOUT_BYTES: usize = 16;
 
 /// A message that was received; its bytes are in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,11 +150,21 @@ impl<M: Memory> Queue<M> {
         (kind, bytes): (u32, &[u8]),
         wait: Wait,
     ) -> Result<(), Refused> {
-        let mut about = [0; LANDED_BYTES];
+        let mut about = [0; ABOUT_BYTES];
         about[..8].copy_from_slice(&landing.number().to_le_bytes());
         about[8..].copy_from_slice(&landed.to_le_bytes());
         self.put((kind, LANDED), [&about, bytes], wait, |held| self.check_taken(held, landing))?;
         Ok(())
+    }
+
+    /// Sends a message about an object that the host has under that number.
+    pub fn send_offered(&self, token: u128, (kind, bytes): (u32, &[u8]), wait: Wait) -> Result<(), Refused> {
+        self.put((kind, OFFERED), [&token.to_le_bytes(), bytes], wait, |_| Ok(()))
+    }
+
+    /// The most messages about objects that can be in the queue at once.
+    pub fn most_offered(&self) -> usize {
+        (self.ring / size_of_record(ABOUT_BYTES as u32)) as usize
     }
 
     /// Puts a record behind the others, when there is room and `check` agrees.
@@ -231,28 +245,30 @@ impl<M: Memory> Queue<M> {
     ) -> Result<Received, Refused> {
         let record = self.record(head, tail)?;
         let after = head.wrapping_add(size_of_record(record.length));
-        let mut about = [0; LANDED_BYTES];
-        let before = if record.form == LANDED { LANDED_BYTES } else { 0 };
-        let at = head.wrapping_add(RECORD_HEADER);
-        let Some(length) = (record.length as usize).checked_sub(before) else {
-            return Err(Refused::Damaged("a message about a landing does not say which"));
-        };
-        if record.form > LANDED {
+        if record.form > OFFERED {
             self.memory.store(HEAD, after);
             return Err(Refused::UnknownForm(record.form));
         }
+        let mut about = [0; ABOUT_BYTES];
+        let before = if record.form == BYTES { 0 } else { ABOUT_BYTES };
+        let at = head.wrapping_add(RECORD_HEADER);
+        let Some(length) = (record.length as usize).checked_sub(before) else {
+            return Err(Refused::Damaged("a message does not say which landing or object it is about"));
+        };
         self.read(at, &mut about[..before]);
         let room = buffer.room(length).ok_or(Refused::TooSmall { length })?;
         self.read(at.wrapping_add(before as u32), room);
         self.memory.store(HEAD, after);
-        let form = if before == 0 {
-            Form::Bytes
-        } else {
-            let [landing, landed] =
-                [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|byte| about[at + byte])));
-            let landing = Landing::of_number(landing);
-            self.landed(held, landing);
-            Form::Landed(landing, landed)
+        let form = match record.form {
+            BYTES => Form::Bytes,
+            LANDED => {
+                let [landing, landed] =
+                    [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|byte| about[at + byte])));
+                let landing = Landing::of_number(landing);
+                self.landed(held, landing);
+                Form::Landed(landing, landed)
+            }
+            _ => Form::Offered(u128::from_le_bytes(about)),
         };
         Ok(Received { kind: record.kind, form, length })
     }

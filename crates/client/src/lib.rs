@@ -33,7 +33,7 @@ mod third_party;
 mod watching;
 mod wired;
 
-pub use channel::{Channel, ChannelOptions, Message, Region};
+pub use channel::{Channel, ChannelOptions, Message, Received, Region};
 pub use commonhold_channel::{Buffer, Landing};
 pub use commonhold_object::wire::Sizing;
 pub use commonhold_object::{

@@ -22,6 +22,12 @@ impl Registry {
     }
 
     fn replace(&mut self, record: ObjectRecord) -> Result<ObjectRecord> {
+        if self.unstored.contains(&record.id) {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "an object that was made without a name stays as it is: make another one",
+            ));
+        }
         self.ready()?;
         let mut change = self.store.change()?;
         change.put_record(&record)?;
@@ -97,6 +103,12 @@ impl Registry {
 
     /// The same for several, all or none.
     pub fn forget_all(&mut self, ids: &[ObjectId]) -> Result<()> {
+        let (unstored, ids): (Vec<ObjectId>, Vec<ObjectId>) =
+            ids.iter().partition(|id| self.unstored.contains(id));
+        for id in unstored {
+            self.unstored.remove(&id);
+            self.records.remove(id);
+        }
         let known: Vec<(ObjectId, Option<Name>)> =
             ids.iter().filter_map(|id| Some((*id, self.records.get(*id)?.name.clone()))).collect();
         if known.is_empty() {

@@ -104,6 +104,47 @@ impl Registry {
         Ok(Prepared::New(NewObject { record, who: who.clone(), in_directory: false }))
     }
 
+    /// The same of an object that never has a name, and of which the store learns nothing: the host notes it itself. `first` is
+    /// what it is called where an object must be called something.
+    pub fn prepare_nameless(
+        &mut self,
+        owner: &Credentials,
+        first: Name,
+        options: CreateOptions,
+        nonce: u128,
+        charged_bytes: u64,
+    ) -> Result<NewObject> {
+        self.check_quota(owner.uid, 1, charged_bytes)?;
+        let id = self.store.next_object();
+        let record = Box::new(ObjectRecord {
+            id,
+            uuid: self.identities.draw(nonce, id),
+            name: None,
+            first_name: first,
+            ownership: Ownership { uid: owner.uid, gid: owner.gid, mode: options.mode },
+            options,
+            file: None,
+            nonce,
+            charged_bytes,
+            charged_uid: owner.uid,
+            boot_id: self.boot_id.clone(),
+            is_elsewhere: false,
+        });
+        self.pending.insert(id, ObjectRecord::clone(&record));
+        Ok(NewObject { record, who: owner.clone(), in_directory: false })
+    }
+
+    /// A nameless object that the host noted is there again. None: another has its number.
+    pub fn adopt_nameless(&mut self, record: ObjectRecord) -> Option<()> {
+        if record.name.is_some() || record.file.is_some() || self.records.get(record.id).is_some() {
+            return None;
+        }
+        self.store.is_past(record.id);
+        self.unstored.insert(record.id);
+        self.records.insert(record);
+        Some(())
+    }
+
     /// Makes an object known whose home is another host, for as long as it is in use here: it has no name of its own.
     pub fn import(
         &mut self,
@@ -146,7 +187,11 @@ impl Registry {
         let NewObject { record, who, in_directory } = object;
         self.pending.remove(&record.id);
         let record = *record;
-        let Some(name) = record.name.clone() else { return Ok(record) };
+        let Some(name) = record.name.clone() else {
+            self.unstored.insert(record.id);
+            self.records.insert(record.clone());
+            return Ok(record);
+        };
         self.ready()?;
         self.tree.check_add(&name, &who)?;
         if self.tree.get(&name).is_some() {

@@ -28,7 +28,7 @@ pub use record::{BackingFile, Entry, ObjectRecord};
 
 use commonhold_object::{Access, Credentials, Error, ErrorKind, Name, ObjectId, Ownership, Result};
 use records::Records;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use store::Store;
@@ -41,6 +41,8 @@ pub struct Registry {
     records: Records,
     /// Creations that are under way: they count already.
     pending: HashMap<ObjectId, ObjectRecord>,
+    /// Objects that the store does not know.
+    unstored: HashSet<ObjectId>,
     quotas: Quotas,
     boot_id: String,
     identities: Identities,
@@ -74,6 +76,7 @@ impl Registry {
             tree,
             records,
             pending: HashMap::new(),
+            unstored: HashSet::new(),
             quotas,
             boot_id,
             identities: Identities::new(),

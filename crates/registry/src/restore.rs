@@ -34,7 +34,10 @@ impl Registry {
         for id in stored.keys().filter(|id| self.records.get(**id).is_none()) {
             change.remove_record(*id)?;
         }
-        for record in self.records.values().filter(|record| stored.get(&record.id) != Some(record)) {
+        let is_to_be = |record: &&ObjectRecord| {
+            !self.unstored.contains(&record.id) && stored.get(&record.id) != Some(record)
+        };
+        for record in self.records.values().filter(is_to_be) {
             change.put_record(record)?;
         }
         change.put_next_object()?;

@@ -64,6 +64,11 @@ impl Store {
         ObjectId(self.next_object - 1)
     }
 
+    /// That number is an object's, which the file does not know.
+    pub fn is_past(&mut self, id: ObjectId) {
+        self.next_object = self.next_object.max(id.0.saturating_add(1));
+    }
+
     pub fn change(&self) -> Result<Change<'_>> {
         let closed = || Error::new(ErrorKind::Io, format!("{} is not open: try again", self.path.display()));
         let database = self.database.as_ref().ok_or_else(closed)?;

@@ -5,8 +5,9 @@
 //! create C /name bytes [wired] [mode=NNN]   open C /name      close C     most C
 //! send C kind text time     fill C kind bytes time     try-send C kind text
 //! receive C time            try-receive C              (kind, text or number of bytes, landing and
-//! its bytes) post C O offset length    withdraw C landing|all     region C kind text bytes seed
-//! time flood C entry ledger count most-bytes    (numbered messages, from what the ledger says on)
+//! its bytes, object that came: it is called as is said before, or dropped) receive C time as=O
+//! post C O offset length    withdraw C landing|all     region C kind text bytes seed time
+//! object C kind text O r|rw time           by-reference C kind text O offset length time flood C entry ledger count most-bytes    (numbered messages, from what the ledger says on)
 //! drain C ledger entries                   (notes what comes, until kind 0; gives how many numbers
 //! were missing) hammer C ms seed                         (whatever can be asked; outcomes do not
 //! matter, an end does) smash M bytes seed                       (writes anywhere in a mapping,
@@ -31,7 +32,11 @@ fn told(message: &Message) -> String {
         _ => format!("{} bytes", message.bytes.len()),
     };
     let landed = message.region.map(|region| format!(" {} {}", region.landing.number(), region.length));
-    format!("{} {text}{}", message.kind, landed.unwrap_or_default())
+    let object = message.object.as_ref().map(|object| {
+        let access = if object.access().writes() { "rw" } else { "r" };
+        format!(" object {} {access}", object.size_bytes())
+    });
+    format!("{} {text}{}{}", message.kind, landed.unwrap_or_default(), object.unwrap_or_default())
 }
 
 impl Agent {
@@ -107,6 +112,26 @@ impl Agent {
                 Ok(channel.try_send(number(kind)? as u32, text.as_bytes())?.to_string())
             }
             ["receive", _, time] => Ok(told(&channel.receive(deadline(time)?)?)),
+            ["receive", _, time, name] => {
+                let message = channel.receive(deadline(time)?)?;
+                let name = name.strip_prefix("as=").ok_or_else(|| wrong("as what?"))?.to_owned();
+                let said = told(&message);
+                self.objects.insert(name, message.object.ok_or_else(|| wrong(format!("{said}: no object")))?);
+                Ok(said)
+            }
+            ["object", _, kind, text, object, access, time] => {
+                let (object, access) = (self.object(object)?, super::objects::access(access));
+                let (kind, time) = (number(kind)? as u32, deadline(time)?);
+                Ok(channel
+                    .send_object(kind, text.as_bytes(), object, access, time)
+                    .map(|()| String::new())?)
+            }
+            ["by-reference", _, kind, text, object, offset, length, time] => {
+                let (object, range) = (self.object(object)?, (number(offset)?, number(length)?));
+                let (kind, time) = (number(kind)? as u32, deadline(time)?);
+                let sent = channel.send_by_reference(kind, text.as_bytes(), object, range, time);
+                Ok(sent.map(|()| channel.copied_bytes().to_string())?)
+            }
             ["try-receive", _] => {
                 Ok(channel.try_receive()?.map_or("nothing".to_owned(), |message| told(&message)))
             }
@@ -165,7 +190,7 @@ fn flood(channel: &Channel, entry: u64, ledger: &Ledger, count: u64, most: usize
 fn drain(channel: &Channel, ledger: &Ledger) -> Done {
     let mut bytes = Vec::new();
     loop {
-        let (kind, ..) = channel.receive_into(&mut bytes, None)?;
+        let kind = channel.receive_into(&mut bytes, None)?.kind;
         match kind {
             0 => return Ok(ledger.get(0).0.to_string()),
             1 => {}

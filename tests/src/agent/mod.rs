@@ -142,11 +142,10 @@ impl Agent {
 
     fn perform(&mut self, words: &[&str]) -> Done {
         match words[0] {
-            "create" | "open" | "snapshot" | "close" | "map" | "unmap" | "drop" | "address" | "sync"
-            | "freeze" | "lock" | "unlock" | "prefetch" | "incore" | "revert" | "remove" | "rename"
-            | "chmod" | "chown" | "resize" | "stat" | "info" | "stop" | "list" | "map-many" | "inherit" => {
-                self.on_objects(words)
-            }
+            "create" | "create-nameless" | "open" | "snapshot" | "close" | "map" | "unmap" | "drop"
+            | "address" | "sync" | "freeze" | "lock" | "unlock" | "prefetch" | "incore" | "revert"
+            | "remove" | "rename" | "chmod" | "chown" | "resize" | "stat" | "info" | "stop" | "list"
+            | "map-many" | "inherit" => self.on_objects(words),
             "fill" | "check" | "faults" | "no-faults" | "put" | "get" | "read-in" | "write-out"
             | "read-file-in" | "raw-mmap" | "raw-munmap" | "raw-dontneed" | "raw-mremap" | "counted"
             | "read-at" | "write-at" | "regain" | "await" => self.on_memory(words),

@@ -12,6 +12,11 @@ impl Agent {
     pub(super) fn on_objects(&mut self, words: &[&str]) -> Done {
         match words {
             ["create", object, name, options @ ..] => self.create(object, name, options),
+            ["create-nameless", object, words @ ..] => {
+                let made = self.host()?.create_nameless(&create_options(words)?.0)?;
+                self.objects.insert((*object).to_owned(), made);
+                Ok(String::new())
+            }
             ["open", object, name, access] => {
                 let opened = self.host()?.open(name, self::access(access))?;
                 self.objects.insert((*object).to_owned(), opened);

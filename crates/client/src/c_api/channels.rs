@@ -1,6 +1,6 @@
 //! Channels, and reads into objects.
 
-use super::objects::{ch_object, object};
+use super::objects::{access_of, ch_object, handle as object_handle, object};
 use super::outcome::{guard, guard_code, text};
 use super::{host, null};
 use crate::channel::Wait;
@@ -25,7 +25,11 @@ pub struct ch_message {
     pub landed_bytes: u64,
     pub kind: u32,
     pub unused: u32,
+    pub object: *mut ch_object,
 }
+
+/// What every program has of it.
+const SMALLEST_MESSAGE: usize = std::mem::offset_of!(ch_message, object);
 
 /// # Safety
 /// `channel` is null, or a handle that was not closed.
@@ -161,7 +165,7 @@ pub unsafe extern "C" fn ch_channel_receive(
         }
         // SAFETY: the caller's promise; the size is the first field.
         let known = unsafe { (&raw const (*message).struct_bytes).read_unaligned() };
-        if known < size_of::<ch_message>() {
+        if known < SMALLEST_MESSAGE {
             return Err(Error::invalid(
                 "struct_bytes of ch_message is too small: begin with CH_MESSAGE_INIT",
             ));
@@ -175,15 +179,22 @@ pub unsafe extern "C" fn ch_channel_receive(
             landed_bytes: 0,
             kind: 0,
             unused: 0,
+            object: null_mut(),
         };
-        if let Ok(Some((kind, _, region))) = &received {
-            told.kind = *kind;
-            told.landing = region.map_or(0, |region| region.landing.number());
-            told.landed_bytes = region.map_or(0, |region| region.length);
-        }
+        let received = received.map(|received| {
+            let Some(received) = received else { return false };
+            told.kind = received.kind;
+            told.landing = received.region.map_or(0, |region| region.landing.number());
+            told.landed_bytes = received.region.map_or(0, |region| region.length);
+            // A program that does not know of objects cannot close one.
+            let object = received.object.filter(|_| known >= size_of::<ch_message>());
+            told.object = object.map_or(null_mut(), object_handle);
+            true
+        });
+        let bytes = known.min(size_of::<ch_message>());
         // SAFETY: it has as many bytes, by its first field.
-        unsafe { message.write_unaligned(told) };
-        Ok(c_int::from(received?.is_some()))
+        unsafe { std::ptr::copy_nonoverlapping((&raw const told).cast::<u8>(), message.cast::<u8>(), bytes) };
+        received.map(c_int::from)
     })
 }
 
@@ -275,17 +286,72 @@ pub unsafe extern "C" fn ch_channel_send_region(
             return Err(null("region"));
         }
         let region = (region.cast(), region_bytes);
-        let deadline = match wait_of(timeout_ms) {
-            Wait::No => Some(Instant::now()),
-            Wait::Until(end) => Some(end),
-            Wait::Forever => None,
-        };
         // SAFETY: the caller's promise; others may write there meanwhile.
-        match unsafe { channel.send_region_from(kind, data, region, deadline) } {
-            Ok(()) => Ok(1),
-            Err(error) if error.kind == ErrorKind::TimedOut => Ok(0),
-            Err(error) => Err(error),
-        }
+        in_time(unsafe { channel.send_region_from(kind, data, region, deadline_of(timeout_ms)) })
+    })
+}
+
+fn deadline_of(timeout_ms: c_int) -> Option<Instant> {
+    match wait_of(timeout_ms) {
+        Wait::No => Some(Instant::now()),
+        Wait::Until(end) => Some(end),
+        Wait::Forever => None,
+    }
+}
+
+fn in_time(sent: Result<()>) -> Result<c_int> {
+    match sent {
+        Ok(()) => Ok(1),
+        Err(error) if error.kind == ErrorKind::TimedOut => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// Sends a message with an object: 1, 0 when the time is over, -1.
+///
+/// # Safety
+/// `channel` and `object` are null or handles; `data` is null or has `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_channel_send_object(
+    channel: *const ch_channel,
+    kind: u32,
+    data: *const c_void,
+    length: usize,
+    object: *const ch_object,
+    access: c_int,
+    timeout_ms: c_int,
+) -> c_int {
+    guard(-1, || {
+        // SAFETY: the caller's promise.
+        let (channel, data) = unsafe { (self::channel(channel)?, bytes("data", data, length)?) };
+        // SAFETY: likewise.
+        let object = unsafe { self::object(object) }?;
+        in_time(channel.send_object(kind, data, object, access_of(access)?, deadline_of(timeout_ms)))
+    })
+}
+
+/// Sends a message with part of an object by reference: 1, 0 when the time is over, -1.
+///
+/// # Safety
+/// As [`ch_channel_send_object`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_channel_send_by_reference(
+    channel: *const ch_channel,
+    kind: u32,
+    data: *const c_void,
+    length: usize,
+    object: *const ch_object,
+    offset: u64,
+    region_bytes: u64,
+    timeout_ms: c_int,
+) -> c_int {
+    guard(-1, || {
+        // SAFETY: the caller's promise.
+        let (channel, data) = unsafe { (self::channel(channel)?, bytes("data", data, length)?) };
+        // SAFETY: likewise.
+        let object = unsafe { self::object(object) }?;
+        let deadline = deadline_of(timeout_ms);
+        in_time(channel.send_by_reference(kind, data, object, (offset, region_bytes), deadline))
     })
 }
 

@@ -33,12 +33,12 @@ pub(super) unsafe fn object<'a>(object: *const ch_object) -> Result<&'a Object> 
     unsafe { object.as_ref() }.map(|object| &object.0).ok_or_else(|| null("object"))
 }
 
-fn handle(object: Object) -> *mut ch_object {
+pub(super) fn handle(object: Object) -> *mut ch_object {
     Box::into_raw(Box::new(ch_object(object)))
 }
 
 /// What an argument with `CH_READ` and `CH_WRITE` asks for.
-fn access_of(access: c_int) -> Result<Access> {
+pub(super) fn access_of(access: c_int) -> Result<Access> {
     match access {
         1 => Ok(Access::Read),
         2 | 3 => Ok(Access::ReadWrite),
@@ -56,6 +56,19 @@ pub unsafe extern "C" fn ch_create(name: *const c_char, options: *const ch_optio
         // SAFETY: the caller's promise.
         let (name, options) = unsafe { (text("name", name)?, ch_options::read(options)?) };
         host()?.create(name, &options, None).map(handle)
+    })
+}
+
+/// Creates an object that never has a name.
+///
+/// # Safety
+/// `options` as [`ch_options`] says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_create_nameless(options: *const ch_options) -> *mut ch_object {
+    guard(null_mut(), || {
+        // SAFETY: the caller's promise.
+        let options = unsafe { ch_options::read(options) }?;
+        host()?.create_nameless(&options).map(handle)
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod errors;
 mod landings;
+mod offers;
 
 pub(crate) use commonhold_channel::Wait;
 pub use landings::Region;
@@ -10,7 +11,7 @@ pub(crate) use landings::{Private, private};
 use crate::{
     Access, CreateOptions, Error, ErrorKind, Host, MapOptions, Mapping, Object, Result, Translation,
 };
-use commonhold_channel::{Buffer, Form, Mapped, Queue, Received, Refused, bytes_for, is_ready};
+use commonhold_channel::{Buffer, Form, Mapped, Queue, Refused, bytes_for, is_ready};
 use commonhold_object::CHANNEL_TAG;
 use commonhold_object::error::Doing;
 use errors::Asked;
@@ -39,7 +40,7 @@ impl Default for ChannelOptions {
 }
 
 /// A message that was received.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Message {
     /// Chosen by who sent it.
@@ -48,6 +49,29 @@ pub struct Message {
     pub bytes: Vec<u8>,
     /// What landed in memory that this process posted.
     pub region: Option<Region>,
+    /// The object that came with it: this process has it open, as the sender stated.
+    pub object: Option<Object>,
+}
+
+/// What is known of a message whose bytes are in a buffer of the program.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Received {
+    /// Chosen by who sent it.
+    pub kind: u32,
+    /// Bytes in the buffer.
+    pub length: usize,
+    /// What landed in memory that this process posted.
+    pub region: Option<Region>,
+    /// The object that came with it: this process has it open, as the sender stated.
+    pub object: Option<Object>,
+}
+
+impl Received {
+    fn with(self, bytes: Vec<u8>) -> Message {
+        let Received { kind, region, object, .. } = self;
+        Message { kind, bytes, region, object }
+    }
 }
 
 /// A named queue of messages. Clones share it. Any number of threads and processes may send and
@@ -171,6 +195,11 @@ impl Channel {
         &self.inner.object
     }
 
+    /// The host that it is at.
+    pub fn host(&self) -> &Host {
+        &self.inner.host
+    }
+
     /// Bytes of the largest message that it takes in line.
     pub fn most_bytes(&self) -> usize {
         self.inner.queue.most_bytes()
@@ -207,42 +236,35 @@ impl Channel {
     /// Receives the next message. Waits for one, until the deadline.
     pub fn receive(&self, deadline: Option<Instant>) -> Result<Message> {
         let mut bytes = Vec::new();
-        let (kind, _, region) = self.receive_into(&mut bytes, deadline)?;
-        Ok(Message { kind, bytes, region })
+        let received = self.receive_into(&mut bytes, deadline)?;
+        Ok(received.with(bytes))
     }
 
     /// Receives a message if there is one now, and nobody else is in the queue
-    /// ([`ErrorKind::Busy`]). Makes no system call, unless somebody waits for room.
+    /// ([`ErrorKind::Busy`]). Makes no system call, unless somebody waits for room, or the message
+    /// has an object.
     pub fn try_receive(&self) -> Result<Option<Message>> {
         let mut bytes = Vec::new();
         let received = self.try_receive_into(&mut bytes)?;
-        Ok(received.map(|(kind, _, region)| Message { kind, bytes, region }))
+        Ok(received.map(|received| received.with(bytes)))
     }
 
     /// As [`receive`](Self::receive), into a buffer of the program: a vector, which becomes as long
-    /// as the message, or a slice. Gives kind, bytes in line and region. A message that is longer
-    /// than a slice is [`ErrorKind::Invalid`], and stays.
-    pub fn receive_into(
-        &self,
-        buffer: &mut impl Buffer,
-        deadline: Option<Instant>,
-    ) -> Result<(u32, usize, Option<Region>)> {
+    /// as the message, or a slice. A message that is longer than a slice is [`ErrorKind::Invalid`],
+    /// and stays.
+    pub fn receive_into(&self, buffer: &mut impl Buffer, deadline: Option<Instant>) -> Result<Received> {
         let wait = wait_until(deadline);
         let empty = || self.explain(Refused::Empty, Asked { bytes: 0, wait });
         self.take(buffer, wait)?.ok_or_else(empty)
     }
 
     /// As [`try_receive`](Self::try_receive), into a buffer of the program.
-    pub fn try_receive_into(&self, buffer: &mut impl Buffer) -> Result<Option<(u32, usize, Option<Region>)>> {
+    pub fn try_receive_into(&self, buffer: &mut impl Buffer) -> Result<Option<Received>> {
         self.take(buffer, Wait::No)
     }
 
     /// Receives a message, if one comes in time.
-    pub(crate) fn take(
-        &self,
-        buffer: &mut impl Buffer,
-        wait: Wait,
-    ) -> Result<Option<(u32, usize, Option<Region>)>> {
+    pub(crate) fn take(&self, buffer: &mut impl Buffer, wait: Wait) -> Result<Option<Received>> {
         self.ready()?;
         match self.inner.queue.receive(buffer, wait) {
             Ok(received) => self.received(received).map(Some),
@@ -251,12 +273,14 @@ impl Channel {
         }
     }
 
-    fn received(&self, received: Received) -> Result<(u32, usize, Option<Region>)> {
-        let region = match received.form {
-            Form::Bytes => None,
-            Form::Landed(landing, length) => Some(self.landed(landing, length)?),
-        };
-        Ok((received.kind, received.length, region))
+    fn received(&self, received: commonhold_channel::Received) -> Result<Received> {
+        let (mut region, mut object) = (None, None);
+        match received.form {
+            Form::Bytes => {}
+            Form::Landed(landing, length) => region = Some(self.landed(landing, length)?),
+            Form::Offered(token) => object = Some(self.take_offer(token)?),
+        }
+        Ok(Received { kind: received.kind, length: received.length, region, object })
     }
 
     /// A thread whose death the kernel would not tell may not take the lock.

@@ -2,6 +2,7 @@
 #include "check.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,6 +30,38 @@ static void messages(ch_channel *one, ch_channel *other) {
     CHECK(ch_channel_receive(other, &message, buffer, sizeof buffer, 10000) == 1 && message.kind == 9);
     int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void objects(ch_channel *one, ch_channel *other) {
+    ch_options options = CH_OPTIONS_INIT;
+    options.size_bytes = 8192;
+    ch_message message = CH_MESSAGE_INIT;
+    ch_object *mine = ch_create_nameless(&options);
+    CHECK(mine);
+    char *memory = ch_map(NULL, 8192, CH_PROT_READ | CH_PROT_WRITE, CH_SHARED, mine, 0);
+    CHECK(memory && strcpy(memory + 4096, "given"));
+    CHECK(ch_channel_send_object(one, 4, "for you", 7, mine, CH_READ | CH_WRITE, 0) == 1);
+    CHECK(ch_channel_send_by_reference(one, 5, NULL, 0, mine, 4096, 5, -1) == 1);
+    strcpy(memory + 4096, "later");
+    CHECK(ch_channel_receive(other, &message, buffer, sizeof buffer, 0) == 1 && message.kind == 4 && message.object);
+    char *same = ch_map(NULL, 8192, CH_PROT_READ, CH_SHARED, message.object, 0);
+    CHECK(same && !strcmp(same + 4096, "later") && ch_unmap(same, 8192) == 0 && ch_close(message.object) == 0);
+    CHECK(ch_channel_receive(other, &message, buffer, sizeof buffer, 0) == 1 && message.kind == 5 && message.object);
+    char *copy = ch_map(NULL, 5, CH_PROT_READ, CH_SHARED, message.object, 0);
+    CHECK(copy && !memcmp(copy, "given", 5));
+    CHECK(ch_channel_send_object(one, 1, NULL, 0, message.object, CH_READ | CH_WRITE, 0) == -1 && errno == EACCES);
+    CHECK(ch_unmap(copy, 5) == 0 && ch_close(message.object) == 0);
+    /* A program that was built before messages had objects. */
+    CHECK(ch_channel_send_object(one, 6, NULL, 0, mine, CH_READ, 0) == 1);
+    memset(&message, 0xff, sizeof message);
+    message.struct_bytes = offsetof(ch_message, object);
+    CHECK(ch_channel_receive(other, &message, buffer, sizeof buffer, 0) == 1 && message.kind == 6);
+    CHECK(message.object == (ch_object *)UINTPTR_MAX);
+    CHECK(ch_channel_receive(other, &message, buffer, sizeof buffer, 0) == 0);
+    CHECK(ch_channel_send_object(one, 1, NULL, 0, NULL, CH_READ, 0) == -1 && errno == EINVAL);
+    CHECK(ch_channel_send_object(one, 1, NULL, 0, mine, 77, 0) == -1 && errno == EINVAL);
+    CHECK(ch_channel_send_by_reference(one, 1, NULL, 0, mine, 8192, 1, 0) == -1 && errno == EINVAL);
+    CHECK(ch_unmap(memory, 8192) == 0 && ch_close(mine) == 0);
 }
 
 static void bad_input(ch_channel *one) {
@@ -90,6 +123,7 @@ int main(int count, char **words) {
     CHECK(other);
     messages(one, other);
     bad_input(one);
+    objects(one, other);
     regions(one, other);
     reads(words[1]);
     CHECK(ch_channel_close(one) == 0 && ch_channel_close(other) == 0 && ch_remove("/c/channel") == 0);

@@ -195,7 +195,11 @@ impl Host {
     }
 
     /// Makes what the object lives in: its memfd, its reserved disk space. Gives the descriptor to keep.
-    fn make_memory(&self, record: &ObjectRecord, given: Option<OwnedFd>) -> Result<Option<Arc<OwnedFd>>> {
+    pub(super) fn make_memory(
+        &self,
+        record: &ObjectRecord,
+        given: Option<OwnedFd>,
+    ) -> Result<Option<Arc<OwnedFd>>> {
         let options = &record.options;
         match &options.pager {
             PagerKind::File => {
@@ -223,7 +227,7 @@ impl Host {
             PagerKind::Anonymous => {
                 let bytes = options.size_bytes;
                 let is_segment = record.name.as_ref().is_some_and(system_v::is_segment);
-                let keeps_size = is_segment || options.is_channel();
+                let keeps_size = is_segment || options.is_channel() || record.name.is_none();
                 let make = if keeps_size { frames::create_of_fixed_size } else { frames::create };
                 let label = if options.is_wired() { OWN_MEMORY } else { "commonhold-object" };
                 let fd = make(label, bytes).doing("making memory for the object")?;

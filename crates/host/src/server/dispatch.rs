@@ -238,7 +238,13 @@ impl Host {
             Request::Revert { name } => self.revert(session, &name),
             Request::RevertOpened { object } => self.revert_opened(session, object),
             Request::Watch { object } => self.watch(session, object).map(done),
-            Request::Snapshot(asked) => self.snapshot(session, asked, give),
+            Request::Snapshot(asked) => self.snapshot(session, &asked, give),
+            Request::CreateNameless { options, nonce } => self.create_nameless(session, options, nonce, give),
+            Request::Offer { channel, token, what } => self.offer(session, channel, token, what),
+            Request::WithdrawOffer { channel, token } => {
+                self.withdraw_offer(session, channel, token).map(done)
+            }
+            Request::TakeOffer { channel, token } => self.take_offer(session, channel, token, give),
             Request::Place { object } => self.place(session, object, give),
             Request::Released { object, given } => self.released(session, object, given).map(done),
             Request::MapInfo { name } => self.map_info(session, &name),

@@ -86,6 +86,7 @@ impl Host {
             if let Ok(object) = self.object(*id) {
                 object.opens.fetch_sub(1, Ordering::Relaxed);
             }
+            self.forget_taken(session, *id);
             self.settle_object(*id);
         }
         self.take_in(commonhold_wired::Event::Gone { session: session.id });
@@ -117,6 +118,7 @@ impl Host {
         // Clients that are expected back may have it mapped.
         let used = || {
             object.opens.load(Ordering::Relaxed) > 0
+                || lock(&self.offers).holds(id)
                 || object.cache().is_some_and(|c| c.is_mapped())
                 || self.returning.expects(id)
                 || self.is_used_elsewhere(&object)
@@ -159,12 +161,13 @@ impl Host {
             self.machine.log(format_args!("object {}: {error}", object.id.0));
         }
         self.free_place(object.id);
+        self.forget_offered(object.id);
     }
 
     /// Everything that was kept in files for an object, of which it has some. What stays is set aside by the next host.
     pub(super) fn remove_files(&self, id: ObjectId) {
         let _ = std::fs::remove_file(self.machine.path("live", id));
-        for note in ["direct", "wired", "of", "of-new"] {
+        for note in ["direct", "wired", "of", "of-new", "record"] {
             let _ = std::fs::remove_file(self.machine.path("live", id).with_extension(note));
         }
         self.note_used(id);

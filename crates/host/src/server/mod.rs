@@ -16,6 +16,7 @@
 //! | `moving` | those of them whose home moves |
 //! | `seeing` | what was counted and traced of objects |
 //! | `snapshots` | objects that have the pages of another as they were |
+//! | `nameless`, `offers` | objects without a name, and objects on their way through channels |
 //! | `versions` | what snapshots are of, when that changes |
 //! | `slots` | what one user may take of what all share |
 //! | `kept` | what the keeper holds |
@@ -44,8 +45,10 @@ mod kept;
 mod lifetime;
 mod mappings;
 mod moving;
+mod nameless;
 mod names;
 pub mod object;
+mod offers;
 mod repairs;
 mod resize;
 mod returning;
@@ -149,6 +152,8 @@ pub struct Host {
     wired: Mutex<commonhold_wired::Arenas>,
     /// What snapshots are of.
     snapshots: Mutex<snapshots::Snapshots>,
+    /// Objects on their way to who receives a message. Nothing is waited for while it is locked.
+    offers: Mutex<commonhold_offers::Offers>,
     /// Who is asked to give up places of them.
     revoking: revoking::Revoking,
     /// Of objects that are scheduled by forwarding: what the process before this one handed over, until they are used.

@@ -11,9 +11,10 @@ use crate::cache::{Cache, Family, Parent};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Reply, SnapshotRequest};
 use commonhold_object::{
-    Access, Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PageRange, PagerKind, Result, pages_of,
+    Access, CreateOptions, Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PageRange, PagerKind, Result,
+    pages_of,
 };
-use commonhold_registry::{ObjectRecord, Prepared};
+use commonhold_registry::{NewObject, ObjectRecord, Prepared, Registry};
 use commonhold_versions::{DEPTH, Link, Versions};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -211,9 +212,23 @@ impl Host {
     pub(super) fn snapshot(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        asked: SnapshotRequest,
+        asked: &SnapshotRequest,
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
+        let access = if asked.writable { Access::ReadWrite } else { Access::Read };
+        let object = self.make_snapshot(session, asked, |registry, options, charged| {
+            registry.prepare_create(&asked.name, &session.credentials, options, None, asked.nonce, charged)
+        })?;
+        self.give(session, &object, access, give)
+    }
+
+    /// Makes a snapshot as the registry prepares it.
+    pub(super) fn make_snapshot(
+        self: &Arc<Self>,
+        session: &Session,
+        asked: &SnapshotRequest,
+        prepare: impl FnOnce(&mut Registry, CreateOptions, u64) -> Result<Prepared>,
+    ) -> Result<Arc<Object>> {
         let parent = self.object(asked.of)?;
         let access = session.access(asked.of)?;
         let (of, is_elsewhere) = {
@@ -221,8 +236,8 @@ impl Host {
             (record.options.clone(), record.is_elsewhere)
         };
         check_can_have(&of, is_elsewhere, access)?;
-        let pages = range_of(&of, &asked)?;
-        let length = pages.count * PAGE_SIZE_BYTES - past_end(&of, &asked, pages);
+        let pages = range_of(&of, asked)?;
+        let length = pages.count * PAGE_SIZE_BYTES - past_end(&of, asked, pages);
         let options = of.snapshot(length, asked.mode, asked.writable);
         options.check()?;
         self.check_can_keep(&options)?;
@@ -233,27 +248,39 @@ impl Host {
             return Err(Error::new(ErrorKind::TooMany, text));
         }
         let charged = self.limits.counted(session.credentials.uid, &options, 0);
-        let access = if asked.writable { Access::ReadWrite } else { Access::Read };
-        let prepared = lock(&self.registry).prepare_create(
-            &asked.name,
-            &session.credentials,
-            options,
-            None,
-            asked.nonce,
-            charged,
-        )?;
+        let prepared = prepare(&mut lock(&self.registry), options, charged)?;
         let prepared = match prepared {
-            Prepared::Exists(record) => return self.give(session, &self.object(record.id)?, access, give),
+            Prepared::Exists(record) => return self.object(record.id),
             Prepared::New(prepared) => prepared,
         };
-        let object = Object::new(prepared.record().clone(), None, String::new());
         let link = Link { parent: parent.id, first_page: pages.first, pages: pages.count };
-        // Before the instant, from which on writers of the parent look for it.
-        self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(object.id, object.clone());
+        let object = self.begin_snapshot(prepared, &parent, link, asked)?;
+        if asked.whole {
+            self.make_whole_soon(&object);
+        }
+        Ok(object)
+    }
+
+    /// Takes it, and makes it known. An error has changed nothing.
+    fn begin_snapshot(
+        self: &Arc<Self>,
+        prepared: NewObject,
+        parent: &Arc<Object>,
+        link: Link<ObjectId>,
+        asked: &SnapshotRequest,
+    ) -> Result<Arc<Object>> {
+        let object = Object::new(prepared.record().clone(), None, String::new());
         let id = object.id;
+        // Before the instant, from which on writers of the parent look for it.
+        self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
         // A newer one would be taken for one of those that are older.
         let one_at_a_time = lock(&parent.snapshotting);
-        let made = parent.hold().and_then(|_held| self.take_snapshot(&parent, &object, link, asked.whole));
+        let made = parent.hold().and_then(|_held| {
+            if prepared.record().name.is_none() {
+                self.note_nameless(prepared.record())?;
+            }
+            self.take_snapshot(parent, &object, link, asked.whole)
+        });
         if let Err(error) = made {
             drop(one_at_a_time);
             self.undo_snapshot(id);
@@ -274,10 +301,7 @@ impl Host {
             self.stand_between(id);
         }
         drop(one_at_a_time);
-        if asked.whole {
-            self.make_whole_soon(&object);
-        }
-        self.give(session, &object, access, give)
+        Ok(object)
     }
 
     /// As if it had not been asked for.

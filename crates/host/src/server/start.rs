@@ -147,6 +147,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         closers: Mutex::default(),
         wired: Mutex::default(),
         snapshots: Mutex::default(),
+        offers: Mutex::default(),
         revoking: super::revoking::Revoking::default(),
         handovers: Mutex::default(),
         next_session: AtomicU64::new(first_session()),

@@ -68,6 +68,7 @@ impl Host {
             );
             self.leave_sessions(kept, "session/");
         }
+        self.adopt_offers()?;
         self.forget_begun(kept.iter().map(|k| &k.key));
         self.expect_clients()?;
         self.take_part_again()?;
@@ -104,6 +105,7 @@ impl Host {
     /// Gives those whose frames could not be taken over yet.
     fn adopt_objects(self: &Arc<Self>, by_key: &HashMap<&str, &Kept>) -> Result<HashSet<ObjectId>> {
         let mut not_yet = HashSet::new();
+        self.adopt_nameless()?;
         let records = lock(&self.registry).records()?;
         let mounts = read_mounts()?;
         self.read_snapshots(&records);

@@ -276,6 +276,57 @@ pub enum Request {
         /// The number; 0: it uses none, and lets the object move, of which the host may not know.
         given: u64,
     },
+    /// Create an object that never has a name. Answered as `Open`.
+    CreateNameless {
+        /// What it is to be.
+        options: CreateOptions,
+        /// Chosen at random by the client: a repeated request finds its own object.
+        nonce: u128,
+    },
+    /// Keep an object for whoever receives a message of a channel, which the client has open for writing.
+    Offer {
+        /// Which channel.
+        channel: ObjectId,
+        /// Drawn at random by the client; it stands in the message.
+        token: u128,
+        /// What.
+        what: Offered,
+    },
+    /// The message of an offer was not sent.
+    WithdrawOffer {
+        /// Of which channel.
+        channel: ObjectId,
+        /// Which.
+        token: u128,
+    },
+    /// Open what a message of a channel offers. Answered as `Open`.
+    TakeOffer {
+        /// Which channel; the client has it open for writing.
+        channel: ObjectId,
+        /// What stands in the message.
+        token: u128,
+    },
+}
+
+/// What is offered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Offered {
+    /// An open object, with no more rights than the client has.
+    Object {
+        /// Which.
+        object: ObjectId,
+        /// With which right.
+        access: Access,
+    },
+    /// Pages of an open object as they are at one instant, for reading.
+    Pages {
+        /// Of which object. The client has it open for writing, unless nobody writes to it.
+        of: ObjectId,
+        /// First byte, of a page.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
 }
 
 /// A snapshot that a client asks for.

@@ -14,5 +14,6 @@ mod messages;
 
 pub use frame::{Header, PROTOCOL_VERSION, decode, encode, split};
 pub use messages::{
-    Event, FromHost, HelloReply, MapRequest, OpenReply, PagerReply, Reply, Request, Sizing, SnapshotRequest,
+    Event, FromHost, HelloReply, MapRequest, Offered, OpenReply, PagerReply, Reply, Request, Sizing,
+    SnapshotRequest,
 };

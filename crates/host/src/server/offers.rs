@@ -1,0 +1,270 @@
+//! Offers: objects on their way to whoever receives a message (`docs/MESSAGES.md`, "Handles"; the rules are in
+//! `commonhold_offers`).
+//!
+//! `live/<id of the object>.offer-<number>` says of each what the next host must know. Its first bytes are who has taken it.
+
+use super::nameless::first_name;
+use super::session::Session;
+use super::{Host, lock};
+use commonhold_object::error::Doing;
+use commonhold_object::wire::{Offered, Reply, SnapshotRequest};
+use commonhold_object::{Access, CreateOptions, Error, ErrorKind, ObjectId, Result, SessionId};
+use commonhold_offers::{Made, Offer, Token, lost};
+use commonhold_registry::{Prepared, Registry};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The shortest record of a message that offers something; a channel's memory has room for no more of them than that.
+const RECORD_BYTES: u64 = 32;
+
+/// What a note has after its first eight bytes, which are the number of the session that has taken it, plus one, or zero.
+#[derive(Serialize, Deserialize)]
+struct Noted {
+    boot_id: String,
+    channel: ObjectId,
+    object: ObjectId,
+    access: Access,
+    uid: u32,
+}
+
+const TAKEN_BYTES: usize = 8;
+
+fn taken(by: Option<SessionId>) -> [u8; TAKEN_BYTES] {
+    by.map_or(0, |session| session.0.wrapping_add(1)).to_le_bytes()
+}
+
+impl Host {
+    fn offer_path(&self, token: Token, object: ObjectId) -> PathBuf {
+        self.machine.path("live", object).with_extension(format!("offer-{token:032x}"))
+    }
+
+    fn note_offer(&self, token: Token, offer: &Offer) -> Result<()> {
+        let Offer { channel, object, access, uid } = *offer;
+        let noted = Noted { boot_id: self.machine.boot_id.clone(), channel, object, access, uid };
+        let bytes = postcard::to_extend(&noted, taken(None).to_vec());
+        let bytes = bytes.map_err(|_| Error::invalid("the note of an offer"))?;
+        std::fs::write(self.offer_path(token, object), bytes).doing("noting an offer")
+    }
+
+    fn note_taken(&self, token: Token, object: ObjectId, by: Option<SessionId>) -> Result<()> {
+        let note = File::options().write(true).open(self.offer_path(token, object));
+        note.and_then(|note| note.write_all_at(&taken(by), 0)).doing("noting that an offer is taken")
+    }
+
+    /// They are gone, and what they held may end.
+    fn are_gone(self: &Arc<Self>, gone: Vec<(Token, Offer)>) {
+        for (token, offer) in gone {
+            let path = self.offer_path(token, offer.object);
+            match std::fs::remove_file(&path) {
+                // The next host takes it for an offer still, of an object that goes with its channel.
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    self.machine.log(format_args!("removing {}: {error}", path.display()));
+                }
+                _ => {}
+            }
+            self.settle_object(offer.object);
+        }
+    }
+
+    /// The channel that a session has open for writing, as all that use it have.
+    fn check_channel(&self, session: &Session, channel: ObjectId) -> Result<u64> {
+        let writes = session.access(channel)?.writes();
+        let (is_channel, size_bytes) = {
+            let object = self.object(channel)?;
+            let record = object.record();
+            (record.options.is_channel(), record.options.size_bytes)
+        };
+        if !is_channel || !writes {
+            let text = "objects are offered through a channel, which who sends and who receives have open for writing";
+            return Err(Error::new(ErrorKind::Permission, text));
+        }
+        Ok(size_bytes)
+    }
+
+    pub(super) fn offer(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        channel: ObjectId,
+        token: Token,
+        what: Offered,
+    ) -> Result<Reply> {
+        let in_queue = (self.check_channel(session, channel)? / RECORD_BYTES) as usize;
+        let uid = session.credentials.uid;
+        if lock(&self.offers).is_made(token, channel, uid) {
+            return Ok(Reply::Done); // the request was repeated
+        }
+        let mut pushed_out = Vec::new();
+        let mut make = |object: ObjectId, access: Access| {
+            let offer = Offer { channel, object, access, uid };
+            let made = lock(&self.offers).make(token, offer, in_queue)?;
+            if let Made::New(gone) = made {
+                pushed_out = gone;
+            }
+            Ok(offer)
+        };
+        let made = match what {
+            Offered::Object { object, access } => {
+                self.check_offered(session, object, access).and_then(|()| {
+                    let held = self.object(object)?;
+                    let _held = held.hold()?;
+                    make(object, access)
+                })
+            }
+            Offered::Pages { of, offset, length } => {
+                self.offer_pages(session, (of, offset, length), token, &mut make)
+            }
+        };
+        let noted = made.and_then(|offer| self.note_offer(token, &offer));
+        if noted.is_err() {
+            self.withdraw(channel, token, uid);
+        }
+        self.are_gone(pushed_out);
+        noted.map(|()| Reply::Done)
+    }
+
+    /// Nobody offers more rights than he has.
+    fn check_offered(&self, session: &Session, object: ObjectId, access: Access) -> Result<()> {
+        if access.writes() && !session.access(object)?.writes() {
+            let text =
+                "the object is offered for writing, and open for reading: open it for writing, or offer less";
+            return Err(Error::new(ErrorKind::Permission, text));
+        }
+        Ok(())
+    }
+
+    /// A snapshot without a name, which the offer alone holds.
+    fn offer_pages(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        (of, offset, length): (ObjectId, u64, u64),
+        token: Token,
+        make: &mut impl FnMut(ObjectId, Access) -> Result<Offer>,
+    ) -> Result<Offer> {
+        let name = first_name()?;
+        let asked = SnapshotRequest {
+            of,
+            offset,
+            length,
+            name: name.clone(),
+            mode: 0o600,
+            writable: false,
+            whole: false,
+            nonce: token,
+        };
+        let mut offer = None;
+        let prepare = |registry: &mut Registry, options: CreateOptions, charged| {
+            let new = registry.prepare_nameless(&session.credentials, name, options, token, charged)?;
+            // From now on it does not end for lack of users.
+            match make(new.record().id, Access::Read) {
+                Ok(made) => offer = Some(made),
+                Err(error) => {
+                    registry.abandon_create(new);
+                    return Err(error);
+                }
+            }
+            Ok(Prepared::New(new))
+        };
+        self.make_snapshot(session, &asked, prepare)?;
+        offer.ok_or_else(|| Error::new(ErrorKind::NotFound, "the object has ended"))
+    }
+
+    fn withdraw(self: &Arc<Self>, channel: ObjectId, token: Token, uid: u32) {
+        let withdrawn = lock(&self.offers).withdraw(token, channel, uid);
+        self.are_gone(withdrawn.map(|offer| (token, offer)).into_iter().collect());
+    }
+
+    pub(super) fn withdraw_offer(
+        self: &Arc<Self>,
+        session: &Session,
+        channel: ObjectId,
+        token: Token,
+    ) -> Result<()> {
+        session.access(channel)?;
+        self.withdraw(channel, token, session.credentials.uid);
+        Ok(())
+    }
+
+    pub(super) fn take_offer(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        channel: ObjectId,
+        token: Token,
+        give: &mut Vec<Arc<OwnedFd>>,
+    ) -> Result<Reply> {
+        self.check_channel(session, channel)?;
+        let offered = lock(&self.offers).offered(token, channel)?;
+        let Ok(object) = self.object(offered.object) else {
+            // Its memory was lost with host and keeper.
+            let gone = lock(&self.offers).remove(token);
+            self.are_gone(gone.into_iter().collect());
+            return Err(lost());
+        };
+        // Before it is not held any more.
+        let held = object.hold()?;
+        let taken = lock(&self.offers).take(token, channel, session.id);
+        let given = taken.and_then(|offer| {
+            let given = self.note_taken(token, offer.object, Some(session.id));
+            let given = given.and_then(|()| self.give(session, &object, offer.access, give));
+            given.inspect_err(|_| {
+                lock(&self.offers).give_back(token, session.id);
+                // If that fails the next host lets this session alone ask again.
+                let _ = self.note_taken(token, offer.object, None);
+            })
+        });
+        drop(held);
+        self.settle_object(object.id);
+        given
+    }
+
+    /// A session does not have an object any more.
+    pub(super) fn forget_taken(self: &Arc<Self>, session: &Session, object: ObjectId) {
+        let gone = lock(&self.offers).closed(session.id, object);
+        if gone.is_empty() {
+            return;
+        }
+        let this = self.clone();
+        session.share.run(&self.machine.workers, move || this.are_gone(gone));
+    }
+
+    /// A channel has ended.
+    pub(super) fn forget_offered(self: &Arc<Self>, channel: ObjectId) {
+        let gone = lock(&self.offers).ended(channel);
+        self.are_gone(gone);
+    }
+
+    /// What the host before noted. Sessions and objects are there again.
+    pub(super) fn adopt_offers(self: &Arc<Self>) -> Result<()> {
+        let folder = self.machine.directory.join("live");
+        for entry in std::fs::read_dir(&folder).doing(format!("reading {}", folder.display()))?.flatten() {
+            let path = entry.path();
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            let token = extension.and_then(|extension| extension.strip_prefix("offer-"));
+            let Some(token) = token.map(|token| Token::from_str_radix(token, 16)) else { continue };
+            let known = std::fs::read(&path).ok().zip(token.ok()).and_then(|(bytes, token)| {
+                let (by, noted) = bytes.split_first_chunk::<TAKEN_BYTES>()?;
+                let Noted { boot_id, channel, object, access, uid } = postcard::from_bytes(noted).ok()?;
+                let by = u64::from_le_bytes(*by).checked_sub(1).map(SessionId);
+                let is_there = boot_id == self.machine.boot_id
+                    && self.offer_path(token, object) == path
+                    && [channel, object].iter().all(|id| self.object(*id).is_ok());
+                let taker = |by: &SessionId| self.sessions().into_iter().find(|session| session.id == *by);
+                let by = by.map(|by| taker(&by));
+                let is_wanted = is_there && !matches!(by, Some(None));
+                // Who had not got it yet when the host died asks again, and until then it holds its object.
+                let has_it = by.flatten().filter(|taker| lock(&taker.opened).contains_key(&object));
+                let by = has_it.map(|taker| taker.id);
+                is_wanted.then_some((token, Offer { channel, object, access, uid }, by))
+            });
+            match known {
+                Some((token, offer, by)) => lock(&self.offers).adopt(token, offer, by),
+                // Of an earlier boot, cut off when it was written, or of somebody who is gone.
+                None => std::fs::remove_file(&path).doing(format!("removing {}", path.display()))?,
+            }
+        }
+        Ok(())
+    }
+}
