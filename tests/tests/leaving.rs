@@ -4,7 +4,7 @@
 use commonhold_tests::cluster::{cluster, leased_cluster, sharers_from, until_says};
 use commonhold_tests::cut::cut_connections;
 use commonhold_tests::host::signal;
-use commonhold_tests::{MIB, TestHost, Worker, left_out};
+use commonhold_tests::{MIB, TestHost, Worker, left_out, wait};
 use std::time::Duration;
 
 /// Two hosts, the first of which keeps the list and is the home, and their workers, with an object mapped as `m`.
@@ -146,17 +146,63 @@ fn what_is_closed_and_opened_at_once_is_never_refused() {
     let workers = [hosts[1].worker(), hosts[1].worker()];
     for (name, options) in [("/central", "central"), ("/forwarded", "forwarding"), ("/explicit", "explicit")]
     {
-        home.ok(&format!("create h {name} size={MIB} {options}"));
-        home.all("map m h rw shared 0 0\nfill m 0 10 1\nsync h 0 40960\ndrop m");
+        home.ok(&format!("create h {name} size={} {options}", 4 * MIB));
+        home.all("map m h rw shared 0 0\nfill m 0 100 1\nsync h 0 409600\ndrop m");
         workers[0].eventually(&format!("open o {name} r"));
         for number in 0..60 {
             let (last, next) = (&workers[number % 2], &workers[(number + 1) % 2]);
             last.ok("close o");
             next.ok(&format!("open o {name} r"));
             if number % 3 == 2 {
-                next.all("map m o r shared 0 0\ncheck m 0 10 1\ndrop m");
+                next.all("map m o r shared 0 0\ncheck m 0 100 1\ndrop m");
             }
         }
         workers[0].ok("close o");
     }
+}
+
+/// The same of several processes that open it, in different ways, while others close it: none is given what the home then
+/// refuses, for which it would cut the host off.
+#[test]
+fn who_opens_while_others_close_is_never_cut_off() {
+    let hosts = cluster(2);
+    let home = hosts[0].worker();
+    let uses = [("r", "check m 0 4 1"), ("rw", "fill m 0 4 1"), ("r", "check m 3 1 1"), ("rw", "get m 0")];
+    for options in ["central", "forwarding", "explicit"] {
+        let (name, workers) = (format!("/{options}"), uses.map(|_| hosts[1].worker()));
+        home.ok(&format!("create h {name} size={MIB} {options}"));
+        home.all("map m h rw shared 0 0\nfill m 0 4 1\nsync h 0 16384\ndrop m");
+        workers[0].eventually(&format!("open o {name} r"));
+        workers[0].ok("close o");
+        std::thread::scope(|scope| {
+            for (worker, (rights, what)) in workers.into_iter().zip(uses) {
+                let name = &name;
+                scope.spawn(move || {
+                    for _ in 0..40 {
+                        worker.ok(&format!("open o {name} {rights}"));
+                        worker.all(&format!("map m o {rights} shared 0 0\n{what}\ndrop m\nclose o"));
+                    }
+                });
+            }
+        });
+    }
+    assert!(!hosts[0].log().contains("may be lost"), "{}", hosts[0].log());
+}
+
+/// Objects are closed as soon as they are opened, most of them before their home is found. The home does not count them as used:
+/// they end with their names.
+#[test]
+fn what_is_closed_before_its_home_is_found_can_end() {
+    let hosts = cluster(2);
+    let (home, other) = (hosts[0].worker(), hosts[1].worker());
+    for options in ["central", "forwarding", "explicit"] {
+        for number in 0..20 {
+            let name = format!("/{options}{number}");
+            home.ok(&format!("create h {name} size={MIB} {options}"));
+            other.eventually(&format!("open o {name} r"));
+            other.ok("close o");
+            home.all(&format!("close h\nremove {name}"));
+        }
+    }
+    wait::until("all have ended", || (hosts[0].status().objects == 0).then_some(()));
 }

@@ -86,10 +86,15 @@ impl Beginnings {
         Turn::Now(Asking(self, (object, host)))
     }
 
-    /// At the home: a host says under this number that it begins, or (in order) that it ends. Whether that is so.
-    pub fn says(&self, object: u128, host: HostId, number: u64) -> bool {
+    /// At the home: a host says under this number that it begins, or (in order) that it ends. Whether that is so; then `job` is
+    /// done before anything later is heard of that host.
+    pub fn says(&self, object: u128, host: HostId, number: u64, job: impl FnOnce()) -> bool {
         let mut heard = lock(&self.heard);
-        !heard.asking.contains(&(object, host)) && heard.is_news(object, host, number)
+        let is_news = !heard.asking.contains(&(object, host)) && heard.is_news(object, host, number);
+        if is_news {
+            job();
+        }
+        is_news
     }
 
     /// At the home: whether that host is being asked for what it had newest.
@@ -115,26 +120,51 @@ impl Heard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
 
     const HOST: HostId = HostId(7);
 
     #[test]
     fn what_comes_late_or_twice_is_not_done() {
         let home = Beginnings::default();
-        assert!(home.says(1, HOST, 4), "it begins");
+        assert!(home.says(1, HOST, 4, || ()), "it begins");
         assert!(matches!(home.ends(1, HOST, Some(3)), Turn::Over), "said before it began");
         assert!(matches!(home.ends(1, HOST, Some(4)), Turn::Over));
         let Turn::Now(asking) = home.ends(1, HOST, Some(5)) else { panic!("it ends") };
-        assert!(home.says(2, HOST, 1), "another object");
+        assert!(home.says(2, HOST, 1, || ()), "another object");
         assert!(matches!(home.ends(1, HOST, Some(5)), Turn::Later), "asked twice at once");
-        assert!(!home.says(1, HOST, 6), "it begins when it has been asked");
+        assert!(!home.says(1, HOST, 6, || ()), "it begins when it has been asked");
         drop(asking);
         assert!(matches!(home.ends(1, HOST, Some(5)), Turn::Over), "done");
-        assert!(!home.says(1, HOST, 4), "a beginning of before");
-        assert!(home.says(1, HOST, 6));
+        assert!(!home.says(1, HOST, 4, || ()), "a beginning of before");
+        assert!(home.says(1, HOST, 6, || ()));
         assert!(matches!(home.ends(1, HOST, None), Turn::Now(_)), "lost, whatever it said");
         assert!(matches!(home.ends(1, HOST, Some(FOR_EVER)), Turn::Now(_)));
         assert!(matches!(home.ends(1, HOST, Some(FOR_EVER)), Turn::Now(_)), "nobody begins after that");
+    }
+
+    /// A host leaves an object and uses it again, and both calls are carried out at once: whichever comes to its end first, in the
+    /// end the host uses it.
+    #[test]
+    fn what_follows_from_a_call_is_done_before_a_later_one() {
+        let home = Beginnings::default();
+        let uses = Mutex::new(true);
+        let (begins, begun) = channel();
+        std::thread::scope(|scope| {
+            let (home, uses) = (&home, &uses);
+            let leaves = move || {
+                begins.send(()).unwrap();
+                std::thread::sleep(Duration::from_millis(50)); // longer than the other takes
+                *uses.lock().unwrap() = false;
+            };
+            scope.spawn(move || assert!(home.says(1, HOST, 4, leaves)));
+            begun.recv().unwrap();
+            assert!(home.says(1, HOST, 5, || *uses.lock().unwrap() = true));
+        });
+        assert!(*uses.lock().unwrap());
+        assert!(!home.says(1, HOST, 4, || *uses.lock().unwrap() = false), "that was before");
+        assert!(*uses.lock().unwrap());
     }
 
     #[test]

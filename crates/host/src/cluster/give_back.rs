@@ -221,10 +221,16 @@ impl Cluster {
     }
 
     /// A host begins with an object of this home. Refuses who is being asked for what it had newest, who has said something later,
-    /// and who comes before this home has begun.
-    pub(super) fn check_begins(&self, object: u128, from: HostId, number: u64) -> Result<()> {
+    /// and who comes before this home has begun. `job`: what the beginning is to this home.
+    pub(super) fn check_begins(
+        &self,
+        object: u128,
+        from: HostId,
+        number: u64,
+        job: impl FnOnce(),
+    ) -> Result<()> {
         let begun = self.driver(object).is_some_and(|driver| driver.home().is_some());
-        if !begun || !self.beginnings.says(object, from, number) {
+        if !begun || !self.beginnings.says(object, from, number, job) {
             return Err(self.asks(from));
         }
         Ok(())

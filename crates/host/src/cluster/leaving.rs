@@ -2,7 +2,8 @@
 //! with the keeper, so that the next process of this host goes on with it. Only then the home hears that this host has
 //! nothing of the object any more.
 
-use super::wire::Call;
+use super::losses::forwards;
+use super::wire::{Answer, Call};
 use super::{Cluster, PATIENCE, lock};
 use crate::cache::Cache;
 use crate::shared::{Driver, How};
@@ -50,7 +51,12 @@ impl Cluster {
         let driver = match self.driver(object).filter(|driver| !driver.is_home()) {
             Some(driver) if driver.goes_on() => return self.leave_off_for_now(&driver, cache),
             Some(driver) if matches!(driver.plan().how, How::Central(_)) => driver,
-            _ => {
+            Some(driver) => {
+                self.leave_unsynced(&driver);
+                self.give_claim_up_of(cache, object);
+                return true;
+            }
+            None => {
                 let until = Instant::now() + HOME_AWAY;
                 while !cache.send_home() && Instant::now() < until {}
                 self.leave_at_once(object);
@@ -245,25 +251,74 @@ impl Cluster {
         false
     }
 
-    /// The object is not in use here any more, and nothing of it is to go home.
+    /// Of explicit coherence: what was not synced is given up, so the home hears at once that nobody here uses the object.
+    fn leave_unsynced(self: &Arc<Self>, driver: &Arc<Driver>) {
+        let object = driver.plan().object;
+        let home = driver.depart_at_once();
+        // Who looks for the home may be telling it who uses the object here. What is said after that is later.
+        drop(driver.seek_alone());
+        self.forget_driver(object);
+        match home {
+            Some(home) => drop(self.say_left(home, object)),
+            None => self.say_left_before_it_began(object),
+        }
+    }
+
+    /// The home has not been found (again). If it knows of anything here that is an opening, or what was given up.
+    fn say_left_before_it_began(self: &Arc<Self>, object: u128) {
+        if self.beginnings.given_up(object).is_none() {
+            match self.home_of(object) {
+                Err(error) if error.kind == ErrorKind::NotFound => return, // it has ended
+                Ok(home) if home == self.me.host => return,
+                Ok(home) if self.member(home).is_none() => return, // it is lost, and who follows it knows of nobody
+                Ok(home) if self.ask(home, self.left(object), PATIENCE).is_ok() => return,
+                _ => self.beginnings.gave_up(object),
+            }
+        }
+        self.say_what_was_given_up_to(None, object);
+    }
+
+    /// At the home: another host has left the object.
+    pub(super) fn left_by_other(self: &Arc<Self>, from: HostId, object: u128, number: u64) -> Result<Answer> {
+        // What it gave back is stored when it is told so: it has it no more then.
+        if self.home_has_ended(from, object) {
+            return Ok(Answer::Done);
+        }
+        let driver = self.driver(object).filter(|driver| driver.is_home());
+        driver.iter().for_each(|driver| driver.catch_up());
+        let begins = || driver.as_ref().is_some_and(|driver| driver.home().is_none()); // it asks for what was there
+        let will_begin = driver.is_none() && self.will_be_home(object)?;
+        if self.beginnings.is_asked(object, from) || !self.has_begun() || begins() || will_begin {
+            return Err(self.asks(from)); // it may have opened the object since: it says so again, as `GaveUp`
+        }
+        let is_forwarded = driver.as_ref().is_some_and(|driver| forwards(driver));
+        let leaves = || match is_forwarded {
+            true => self.rests(object, from), // requests of others may come by there
+            false => self.dismiss(object, from),
+        };
+        if self.beginnings.says(object, from, number, leaves) {
+            self.locks_lost(from, Some(object));
+            // What was said to its use before is not taken for an answer to the next: that begins after this answer.
+            driver.iter().for_each(|driver| driver.wait_said(from));
+        }
+        self.host()?.settle_removed();
+        Ok(Answer::Done)
+    }
+
+    /// The object is not in use here any more, and this is its home, or it goes on without users.
     pub fn leave_at_once(self: &Arc<Self>, object: u128) {
         let Some(driver) = self.driver(object) else { return };
         if driver.detach() {
             return;
         }
         self.forget_driver(object);
-        driver.say_leave();
         if driver.is_home() {
             for host in self.dismiss_all(object).into_iter().filter(|host| !self.is_unreachable(*host)) {
                 let _ = self.ask(host, self.left(object), PATIENCE); // else it knows when it begins anew
             }
         }
-        match driver.home() {
-            None => drop(self.say_what_was_given_up(object)),
-            Some(home) if home != self.me.host && self.ask(home, self.left(object), PATIENCE).is_err() => {
-                self.say_given_up_at_last(home, object);
-            }
-            Some(_) => {}
+        if driver.home().is_none() {
+            self.say_what_was_given_up(object);
         }
     }
 
@@ -272,8 +327,9 @@ impl Cluster {
     pub(super) fn opened_late(self: &Arc<Self>, home: HostId, object: u128) {
         let this = self.clone();
         let saying = move || {
+            let left = this.left(object); // first: whoever begins to use it from now on says so under a later number
             if this.driver(object).is_none() {
-                let _ = this.ask(home, this.left(object), PATIENCE);
+                let _ = this.ask(home, left, PATIENCE);
             }
         };
         // Who says it thousands of times at once is told nothing.

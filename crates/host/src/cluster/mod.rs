@@ -15,6 +15,7 @@
 //! | `moving` | homes that move to another host when they are lost |
 //! | `replicas` | hosts that keep what the home of such an object has stored |
 //! | `beginnings` | where one use of an object by a host ends, and the next begins |
+//! | `using` | who uses objects of others here, as their homes are told |
 //! | `leaving` | objects of others that nobody here uses any more |
 //! | `rights` | what another host may do here |
 //! | `refusals` | which refused connections the log tells |
@@ -57,6 +58,7 @@ mod sizes;
 #[doc(hidden)]
 pub mod specimens;
 mod threads;
+mod using;
 pub mod wire;
 
 pub use calls::PATIENCE;
@@ -71,7 +73,6 @@ use commonhold_object::{Error, ErrorKind, PageSize, Result};
 use commonhold_peers::MAX_MESSAGE_BYTES;
 use commonhold_sys::idle_poll::IdlePoll;
 use lease::Lease;
-use losses::forwards;
 use members::Heard;
 use registry::Registry;
 use registry::place::Place;
@@ -457,28 +458,7 @@ impl Cluster {
                 self.use_for_other(from, object, &who, access, number)
             }
             Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => self.locks_said(from, &call),
-            Call::Leave { object, number } => {
-                // What it gave back is stored when it is told so: it has it no more then.
-                if self.home_has_ended(from, object) {
-                    return Ok(Answer::Done);
-                }
-                let driver = self.driver(object).filter(|driver| driver.is_home());
-                driver.iter().for_each(|driver| driver.catch_up());
-                let begins = || driver.as_ref().is_some_and(|driver| driver.home().is_none()); // it asks for what was there
-                let will_begin = driver.is_none() && self.will_be_home(object)?;
-                if self.beginnings.is_asked(object, from) || !self.has_begun() || begins() || will_begin {
-                    return Err(self.asks(from)); // it may have opened the object since: it says so again, as `GaveUp`
-                }
-                if self.beginnings.says(object, from, number) {
-                    match driver.is_some_and(|driver| forwards(&driver)) {
-                        true => self.rests(object, from), // requests of others may come by there
-                        false => self.dismiss(object, from),
-                    }
-                    self.locks_lost(from, Some(object));
-                }
-                self.host()?.settle_removed();
-                Ok(Answer::Done)
-            }
+            Call::Leave { object, number } => self.left_by_other(from, object, number),
             Call::HasCome { object } => self.deal_with(from, object),
             Call::TakesPart { object, host } => self.takes_part_here(from, object, host),
             Call::About(_) | Call::Lost { .. } | Call::Look { .. } | Call::List { .. } => {

@@ -12,8 +12,8 @@ use crate::server::object::Object;
 use crate::shared::{Driver, How, Kept, Plan, Sizes};
 use commonhold_coherence::{HostId, central};
 use commonhold_object::{
-    Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, Ownership,
-    PAGE_SIZE_BYTES, PageRange, Result, Scheduler, Synced, pages_of,
+    Access, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, OnLoss, PAGE_SIZE_BYTES,
+    PageRange, Result, Scheduler, Synced, pages_of,
 };
 use commonhold_registry::ObjectRecord;
 use std::sync::{Arc, PoisonError};
@@ -225,7 +225,8 @@ impl Cluster {
                 && !this.is_ending()
             {
                 let alone = driver.seek_alone();
-                let tried = if driver.home().is_none() { this.try_home(&driver) } else { Ok(()) };
+                let is_looked_for = driver.home().is_none() && !driver.has_left();
+                let tried = if is_looked_for { this.try_home(&driver) } else { Ok(()) };
                 if tried.is_ok() && driver.home().is_some() {
                     return; // when it is lost again another thread looks, which has as long as this one had
                 }
@@ -260,21 +261,12 @@ impl Cluster {
         if self.is_left_off(driver, home) {
             return self.leave_to_the_next(home, driver);
         }
-        // None if a process before this one left what is newest here.
-        let openers = self.host()?.openers(object);
-        let is_in_use = driver.is_attached() && !self.leaves(object);
-        if openers.is_empty() && is_in_use && driver.plan().home_moves && forwards(driver) {
-            // Its users are not back yet, or the last has closed it this moment: a home that has not begun would not be noticed.
-            return Err(busy("nobody here uses the object"));
-        }
-        for (who, access) in openers {
-            let number = self.beginnings.next();
-            if let Answer::Used(told) = self.ask(home, Call::Use { object, who, access, number }, PATIENCE)? {
-                self.heard_size(home, object, told, true)?; // it began when it had all back
-            }
-        }
+        let mut told = Vec::new();
+        let mut users = self.tell_users(home, driver, &mut told)?;
         let locks = self.say_locks_again(home, object)?;
-        driver.found_home(home, &self.all_gone());
+        while !driver.found_home(home, &self.all_gone(), users) {
+            users = self.tell_users(home, driver, &mut told)?; // somebody began to use it meanwhile
+        }
         self.say_let_go_since(home, object, locks);
         // Broken or lost before the driver knew it for its home: nobody else would say so.
         self.reach(home).inspect_err(|_| {
@@ -333,36 +325,6 @@ impl Cluster {
             options,
             loss_generation,
         })))
-    }
-
-    /// Another host has the object in use, and found this one to be its home.
-    pub(super) fn use_for_other(
-        &self,
-        from: HostId,
-        object: u128,
-        who: &Credentials,
-        access: Access,
-        number: u64,
-    ) -> Result<Answer> {
-        self.check_belongs(from, PATIENCE / 2)?;
-        let record = self.record_of(object)?.record().clone();
-        self.check_may_use(from, access, &record.options)?;
-        // By its name: the rights of the directories above it count too.
-        match record.name {
-            Some(name) => drop(lock(&self.host()?.registry).lookup(&name, who, access)?),
-            // Removed, and still in use: the object's own rights are left.
-            None if record.ownership.allows(who, Ownership::wanted(access)) => {}
-            None => {
-                let words = format!("{} was removed, and user {} may not use it", record.first_name, who.uid);
-                return Err(Error::new(ErrorKind::Permission, words));
-            }
-        }
-        self.wait_begun(Duration::ZERO)?; // else it asks again
-        self.serve(object)?;
-        self.check_begins(object, from, number)?;
-        self.admit_living(object, from, access)?;
-        let told = self.driver(object).and_then(|driver| driver.size_told());
-        Ok(told.map_or(Answer::Done, Answer::Used))
     }
 
     /// Another host's process wants pages stored.

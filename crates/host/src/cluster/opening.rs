@@ -97,15 +97,26 @@ impl Homes {
         }
     }
 
+    /// The home at which an object was opened that is used here, unless another may have become it.
+    fn opened_at(&self, object: u128) -> Option<HostId> {
+        lock(&self.0).get(&object).filter(|known| !known.moves).map(|known| known.home)
+    }
+
     fn forget(&self, object: u128) {
         lock(&self.0).remove(&object);
     }
 }
 
 impl Cluster {
-    /// Which host is the home of an object, as the registry says, and as far as it may be another than before.
+    /// Which host is the home of an object, as the registry says, and as far as it may be another than before. Of an object whose
+    /// name was removed while it is used here the registry says nothing: its home is where it was opened.
     pub(super) fn home_of(&self, object: u128) -> Result<HostId> {
-        let home = self.registry()?.where_is(object)?;
+        let home = match self.registry()?.where_is(object) {
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                return self.homes.opened_at(object).ok_or(error);
+            }
+            home => home?,
+        };
         self.check_home(object, home).map(|()| home)
     }
 
@@ -187,7 +198,9 @@ mod tests {
         assert_eq!(homes.check(10, evil, None).unwrap_err().kind, ErrorKind::Disconnected);
         homes.note(11, (a, "a"), true, none);
         homes.check(11, evil, Some("evil")).unwrap();
+        assert_eq!([10, 11, 12].map(|object| homes.opened_at(object)), [Some(a), None, None]);
         homes.forget(10);
+        assert_eq!(homes.opened_at(10), None);
         homes.check(10, evil, Some("evil")).unwrap();
         // What nobody uses any more is forgotten some time.
         (0..10_000).for_each(|object| homes.note(object, (a, "a"), false, || [object].into()));

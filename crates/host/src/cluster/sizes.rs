@@ -162,7 +162,7 @@ impl Cluster {
     }
 }
 
-fn is_for_now(error: &Error) -> bool {
+pub(super) fn is_for_now(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::Disconnected | ErrorKind::Busy | ErrorKind::TimedOut)
 }
 

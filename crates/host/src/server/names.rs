@@ -95,6 +95,7 @@ impl Host {
         let controlled = object.is_controlled();
         let whole = if controlled {
             let cache = self.cache_of(object)?;
+            self.begins_to_use(session, object, access)?;
             if self.machine.is_ordinary(session.credentials.uid) {
                 cache.is_opened_by_others(access.writes());
             }

@@ -264,6 +264,12 @@ impl Host {
         }
         self.keep_session(session);
         self.note_client(session, id);
+        if let Err(error) = self.begins_to_use(session, &object, access) {
+            // It is back all the same: what it had mapped goes on.
+            let (object, pid) = (id.0, session.process.pid);
+            self.machine
+                .log(format_args!("object {object}: its home was not told of process {pid}: {error}"));
+        }
         Ok(())
     }
 }

@@ -10,13 +10,18 @@ use crate::cluster::wire::{Claim, Member, Shared};
 use crate::cluster::{Cluster, PATIENCE, options_here};
 use commonhold_object::{
     Access, ClusterHost, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, PageRange, Result,
-    Synced,
+    SessionId, Synced,
 };
 use commonhold_points as points;
 use commonhold_registry::ObjectRecord;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+
+fn wider(one: Access, other: Access) -> Access {
+    if one.writes() { one } else { other }
+}
 
 impl Host {
     pub(super) fn with_cluster(&self) -> Option<&Arc<Cluster>> {
@@ -311,18 +316,37 @@ impl Host {
         }
     }
 
-    /// On whose behalf this host uses an object of another: somebody who reads it, and somebody who writes.
+    /// On whose behalf this host uses an object of another: somebody who reads it, and somebody who writes. Who has closed it
+    /// may map it still.
     pub fn openers(&self, uuid: u128) -> Vec<(Credentials, Access)> {
         let Some(object) = self.object_of(uuid, true) else { return Vec::new() };
+        let mut maps: HashMap<SessionId, Access> = HashMap::new();
+        for (mapping, _) in object.cache().map_or_else(Vec::new, |cache| cache.views()) {
+            let access = if mapping.writes_object() { Access::ReadWrite } else { Access::Read };
+            let known = maps.entry(mapping.session).or_insert(access);
+            *known = wider(*known, access);
+        }
         let mut found: Vec<(Credentials, Access)> = Vec::new();
         for session in self.sessions() {
-            if let Some(access) =
-                session.uses(object.id).filter(|access| found.iter().all(|(_, other)| other != access))
-            {
+            let both = [session.uses(object.id), maps.get(&session.id).copied()];
+            let Some(access) = both.into_iter().flatten().reduce(wider) else { continue };
+            if found.iter().all(|(_, other)| *other != access) {
                 found.push((session.credentials.clone(), access));
             }
         }
         found
+    }
+
+    /// A session is about to have an object open, and is noted as such: if its home is another host, that knows it.
+    pub(super) fn begins_to_use(&self, session: &Session, object: &Object, access: Access) -> Result<()> {
+        let (uuid, is_elsewhere) = {
+            let record = object.record();
+            (record.uuid, record.is_elsewhere)
+        };
+        match self.with_cluster().filter(|_| is_elsewhere) {
+            Some(cluster) => cluster.begins_to_use(uuid, &session.credentials, access),
+            None => Ok(()),
+        }
     }
 
     fn import(

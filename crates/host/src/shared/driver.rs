@@ -12,6 +12,7 @@ use super::outbox::Outbox;
 use super::part::{How, Part, Said};
 use super::size::SizeKnown;
 use super::turn::{Came, Parked, Turn, first_stamp};
+use super::users::Users;
 use super::{About, Carrier, Holds, Role, Sizes};
 use crate::cache::Cache;
 use crate::cache::kept::Lent;
@@ -134,6 +135,8 @@ pub(super) struct State {
     pub held_back: HeldBack,
     /// How often it was begun to speak with a home.
     pub beginnings: u64,
+    /// At another host: who uses the object here, as the home was told.
+    pub users: Users,
     /// At a home that has not begun: what the process before had lent, and nobody has given back yet.
     pub lent: Lent,
     /// At such a home, of forwarding: what was on its way between others.
@@ -191,6 +194,7 @@ impl Driver {
             put_off: PutOff::default(),
             held_back: HeldBack::default(),
             beginnings: 0,
+            users: Users::default(),
             lent,
             on_their_way: OnTheirWay::default(),
             stamp: first_stamp(),
@@ -241,6 +245,7 @@ impl Driver {
         }
         *self.cache.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(cache);
         self.fail_syncs(&mut state); // of a use that ended
+        state.users.are_gone();
         self.begin_anew(&mut state);
         self.put_back(&mut state, cache);
         drop(state);

@@ -4,6 +4,7 @@ use super::Role;
 use super::driver::{Driver, State, why_not};
 use super::part::{How, Part};
 use super::turn::Turn;
+use super::users::UsersTold;
 use commonhold_coherence::{Event, HostId, Why};
 use commonhold_object::{PageRange, Result};
 use std::sync::atomic::Ordering;
@@ -77,17 +78,26 @@ impl Driver {
     }
 
     /// The home is known (again). Whoever waited asks it. `lost`: hosts that are, and who follows them, in case others speak of
-    /// them.
-    pub fn found_home(self: &Arc<Self>, home: HostId, lost: &[(HostId, Option<HostId>)]) {
+    /// them. `told`: what the home was told of those who use the object here. False if that was not all: then it is told the
+    /// rest first.
+    pub fn found_home(
+        self: &Arc<Self>,
+        home: HostId,
+        lost: &[(HostId, Option<HostId>)],
+        told: UsersTold,
+    ) -> bool {
         let mut state = self.state();
         if self.fenced.load(Ordering::SeqCst) || state.has_left {
-            return;
+            return true;
+        }
+        if !state.users.are_told(told) {
+            return false;
         }
         self.forget_conversation(&mut state);
         state.part = self.plan.part(home);
         if let Err(error) = self.begin_with(&mut state, home, lost) {
             self.cache().iter().for_each(|cache| cache.report(&error)); // asked again by who looks for the home
-            return;
+            return true;
         }
         // It has asked for whatever it had not dealt with.
         self.machine.on_way.has_all_come(self.plan.object);
@@ -109,6 +119,7 @@ impl Driver {
             cache.is_well_again();
             cache.ask_again();
         }
+        true
     }
 
     /// What is here of copies before the home is asked for any: nothing; under forwarding what the process before this one had

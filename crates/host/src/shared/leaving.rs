@@ -4,7 +4,7 @@
 
 use super::driver::{Driver, State};
 use super::part::{Part, Said};
-use commonhold_coherence::{Access, Event, HostId, Span, forwarding};
+use commonhold_coherence::{Access, Event, HostId, Span, explicit, forwarding};
 use commonhold_object::Result;
 use roaring::RoaringBitmap;
 use std::sync::Arc;
@@ -162,6 +162,26 @@ impl Driver {
         Some(home)
     }
 
+    /// Of explicit coherence: no process here uses the object any more, and what was not synced is given up. From now on this host
+    /// says nothing of it, and nothing comes. Gives the home, which has been sent everything; none if it is not known.
+    pub fn depart_at_once(&self) -> Option<HostId> {
+        let mut state = self.state();
+        if let Some(home) = state.home {
+            self.say(&state, home, Said::Explicit(explicit::Message::Leave), Vec::new());
+        }
+        let home = state.home.take();
+        state.has_left = true;
+        state.granted_by = None;
+        drop(state);
+        self.outbox.wait_sent();
+        home
+    }
+
+    /// At the home: waits until all that was to be said to that host so far has been given to its connection.
+    pub fn wait_said(&self, to: HostId) {
+        self.outbox.wait_sent_to(to);
+    }
+
     /// Of forwarding: the home is another process than before, and has had all that was here given back. Nobody here uses the
     /// object, so this host begins nothing with it.
     pub fn all_was_given_back(&self) -> Result<()> {
@@ -194,5 +214,134 @@ impl Driver {
         for answer in message.answer_of_nobody().into_iter().filter(|_| state.has_left) {
             self.say(state, from, answer, Vec::new());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::driver::Plan;
+    use super::super::part::How;
+    use super::super::{About, Carrier, Holds, Sizes, UsersTold};
+    use super::*;
+    use crate::cache::kept::Lent;
+    use crate::cache::kept::tests::{Memory, cache};
+    use commonhold_object::{Access as Allowed, PageRange, SessionId};
+    use explicit::Message;
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    const HOME: HostId = HostId(3);
+
+    /// The connection with the home: it says what it is given, and takes it when it is let.
+    struct Connection {
+        taken: Mutex<Vec<Message>>,
+        begins: Mutex<Sender<()>>,
+        goes_on: Mutex<Receiver<()>>,
+    }
+
+    impl Carrier for Connection {
+        fn send(&self, to: HostId, _about: About, messages: Vec<Said>, _pages: &mut Vec<u8>) {
+            assert_eq!(to, HOME);
+            self.begins.lock().unwrap().send(()).unwrap();
+            self.goes_on.lock().unwrap().recv().unwrap();
+            let said = messages.into_iter().map(|message| match message {
+                Said::Explicit(message) => message,
+                other => panic!("{other:?}"),
+            });
+            self.taken.lock().unwrap().extend(said);
+        }
+        fn unlocked(&self, _object: u128, _session: SessionId, _pages: PageRange) {}
+    }
+
+    /// An object of explicit coherence at a host that uses it, whose home is not found.
+    fn sharer(connection: Arc<Connection>) -> (Arc<Driver>, Arc<crate::cache::Cache>, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = cache(directory.path(), &Memory::new());
+        let plan = Plan {
+            object: 1,
+            me: HostId(5),
+            is_home: false,
+            pages: 16,
+            sizes: Sizes::FRAMES,
+            how: How::Explicit,
+            hold: Duration::ZERO,
+            home_moves: false,
+            is_replicated: false,
+        };
+        let holds = Holds::start().unwrap();
+        (Driver::start(plan, connection, holds, &cache, Lent::default(), None), cache, directory)
+    }
+
+    fn connection() -> (Arc<Connection>, Receiver<()>, Sender<()>) {
+        let ((begins, begun), (go_on, goes_on)) = (channel(), channel());
+        let connection =
+            Connection { taken: Mutex::default(), begins: begins.into(), goes_on: goes_on.into() };
+        (connection.into(), begun, go_on)
+    }
+
+    fn fetch(page: u32) -> Message {
+        Message::Fetch { span: Span::one(page) }
+    }
+
+    const NOBODY: UsersTold = UsersTold { access: None, begun: 0 };
+
+    /// A fault was answered late, or asked for more than anybody waited for: its question is on its way to the connection when
+    /// the last process closes the object, or comes when it has. After its departure the host tells the home that it left.
+    #[test]
+    fn a_host_that_left_an_object_has_said_all_and_says_nothing_more() {
+        let (connection, begun, go_on) = connection();
+        let (driver, _cache, _directory) = sharer(connection.clone());
+        assert!(driver.found_home(HOME, &[], NOBODY));
+        std::thread::scope(|scope| {
+            scope.spawn(|| driver.fault(PageRange::new(1, 1), Access::Read));
+            begun.recv().unwrap(); // the connection has it, and has not taken it
+            let departing = scope.spawn(|| {
+                let home = driver.depart_at_once();
+                (home, connection.taken.lock().unwrap().clone())
+            });
+            while driver.home().is_some() {
+                std::thread::yield_now();
+            }
+            driver.fault(PageRange::new(2, 1), Access::Read); // late
+            go_on.send(()).unwrap();
+            go_on.send(()).unwrap();
+            let (home, taken) = departing.join().unwrap();
+            assert_eq!(home, Some(HOME));
+            assert_eq!(taken, [fetch(1), Message::Leave], "all that was said has gone");
+        });
+        driver.fault(PageRange::new(3, 1), Access::Read);
+        assert!(driver.found_home(HOME, &[], NOBODY), "who looked for the home");
+        driver.fault(PageRange::new(4, 1), Access::Read);
+        assert_eq!(*connection.taken.lock().unwrap(), [fetch(1), Message::Leave]);
+        assert_eq!((driver.home(), driver.has_left()), (None, true));
+    }
+
+    /// The home was told of a reader, when a writer came.
+    #[test]
+    fn nobody_touches_a_page_of_whom_the_home_has_not_heard() {
+        let (connection, begun, go_on) = connection();
+        let (driver, _cache, _directory) = sharer(connection.clone());
+        assert_eq!(driver.begins_to_use(Allowed::Read), None, "who looks for the home tells it");
+        let begins = driver.users_begun();
+        assert_eq!(driver.begins_to_use(Allowed::ReadWrite), None);
+        let told = |access, begun| UsersTold { access: Some(access), begun };
+        assert!(!driver.found_home(HOME, &[], told(Allowed::Read, begins)));
+        assert_eq!(driver.home(), None, "it hears of the writer first");
+        assert!(driver.found_home(HOME, &[], told(Allowed::Read, driver.users_begun())));
+        assert_eq!(driver.begins_to_use(Allowed::Read), None, "it knows");
+        let Some((HOME, beginnings)) = driver.begins_to_use(Allowed::ReadWrite) else {
+            panic!("it does not")
+        };
+        // It began anew meanwhile, and heard of those who were there.
+        driver.lost(HOME, None);
+        assert!(!driver.home_heard_of_use(beginnings, Allowed::ReadWrite));
+        assert!(driver.found_home(HOME, &[], told(Allowed::Read, driver.users_begun())));
+        assert!(!driver.home_heard_of_use(beginnings, Allowed::ReadWrite));
+        let Some((HOME, beginnings)) = driver.begins_to_use(Allowed::ReadWrite) else {
+            panic!("it does not")
+        };
+        assert!(driver.home_heard_of_use(beginnings, Allowed::ReadWrite));
+        assert_eq!(driver.begins_to_use(Allowed::ReadWrite), None);
+        drop((begun, go_on));
     }
 }

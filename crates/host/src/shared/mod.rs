@@ -14,6 +14,7 @@
 //! | `part` | which of the three schedulers that is, and what they say |
 //! | `turn` | what the scheduler wants done |
 //! | `size` | what a host was told of the object's size |
+//! | `users` | what the home was told of those who use the object here |
 //! | `give_back` | what hosts have newest, when the home is another process or messages were lost |
 //! | `moving` | what was valid here when the home was lost, for the next home |
 //! | `syncs` | explicit coherence: syncs, and when they are done |
@@ -53,6 +54,7 @@ mod size;
 mod sizes;
 mod syncs;
 mod turn;
+mod users;
 
 pub use driver::{Driver, Plan};
 pub use give_back::{Back, Loan, Seen};
@@ -64,6 +66,7 @@ pub(crate) use part::some_together;
 pub use part::{How, Kept, Said};
 pub use size::Told;
 pub use sizes::Sizes;
+pub use users::UsersTold;
 
 use commonhold_coherence::HostId;
 use commonhold_object::{PageRange, SessionId};

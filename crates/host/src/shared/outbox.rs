@@ -91,6 +91,18 @@ impl Outbox {
         }
     }
 
+    /// The same of what was to be said to one host.
+    pub fn wait_sent_to(&self, to: HostId) {
+        loop {
+            let out = self.lock();
+            if out.sending != Some(to) && out.queues.iter().all(|(whose, _)| *whose != to) {
+                return;
+            }
+            drop(out);
+            std::thread::yield_now();
+        }
+    }
+
     /// That host begins anew with the object: nothing that was meant for it is said after this returns.
     pub fn forget(&self, to: HostId) {
         loop {

@@ -69,17 +69,6 @@ impl Driver {
         }
     }
 
-    /// This host shares the object no longer.
-    pub fn say_leave(&self) {
-        let state = self.state();
-        if let (Part::Explicit(_), Some(home)) = (&state.part, state.home)
-            && home != self.plan.me
-        {
-            let leave = Said::Explicit(explicit::Message::Leave);
-            self.say(&state, home, leave, Vec::new());
-        }
-    }
-
     /// At the home: a host's sync is in the saved copies, and everybody knows. Whether it is said later that it is done:
     /// when it is stored.
     pub(super) fn stores(self: &Arc<Self>, whose: HostId) -> bool {
