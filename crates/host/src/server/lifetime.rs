@@ -84,7 +84,7 @@ impl Host {
         let opened: Vec<ObjectId> = lock(&session.opened).drain().map(|(id, _)| id).collect();
         for id in &opened {
             if let Ok(object) = self.object(*id) {
-                object.opens.fetch_sub(1, Ordering::Relaxed);
+                self.is_open_no_more(session, &object);
             }
             self.settle_object(*id);
         }

@@ -161,16 +161,13 @@ impl Host {
             } else {
                 self.forget_client_soon(session, id);
             }
-            object.opens.fetch_sub(1, Ordering::Relaxed);
+            self.is_open_no_more(session, &object);
             // Of a direct one that goes on, it does no harm if the next host takes it for open: attaching is to be quick. A wired
             // one that is open stays where and as it is.
             let (is_wired, has_name) = {
                 let record = object.record();
                 (record.options.is_wired(), record.name.is_some())
             };
-            if is_wired {
-                self.take_in(Moves::Closed { session: session.id, object: id });
-            }
             if object.is_controlled() || is_wired || object.is_with_clients() && !has_name {
                 self.keep_session(session);
             }

@@ -258,9 +258,13 @@ impl Host {
             self.repaired(format!("process {} brought object {} back", session.process.pid, id.0));
         }
         drop(one_at_a_time);
+        // Who comes back hears next where a wired object lies, and relies on it: not while that moves. Who is expected back, and
+        // may be waited for by who has the lock, does not wait; what such a client has does not move.
+        let may_move = object.record().options.is_wired() && !session.bringing.load(Ordering::Acquire);
+        let _lies_still = may_move.then(|| lock(&object.making));
         let before = lock(&session.opened).insert(id, access);
         if before.is_none() {
-            object.opens.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            object.opens.fetch_add(1, Ordering::AcqRel);
         }
         self.keep_session(session);
         self.note_client(session, id);

@@ -48,9 +48,10 @@ impl Default for Revoking {
 }
 
 impl Revoking {
-    /// How many of those who have an object open do not use it now.
-    pub(super) fn released(&self, id: ObjectId) -> u64 {
-        lock(&self.value).released(id)
+    /// Whether some of those who have an object open use it, or may.
+    pub(super) fn is_used(&self, object: &Object) -> bool {
+        let value = lock(&self.value);
+        object.opens.load(Ordering::Acquire) > value.released(object.id)
     }
 
     /// A request to be worked on once more if open objects stand in its way. None: nobody lets any move, or it moves none.
@@ -91,11 +92,12 @@ impl Revoking {
 impl Host {
     /// An open object stands in the way of what this thread does. It is noted, if all who have it open let it move.
     pub(super) fn stands_in_the_way(&self, object: &Object) {
-        let opens = object.opens.load(Ordering::Acquire);
-        let movable = opens > 0
-            && lock(&self.revoking.value).holders(object.id) == opens
-            && !self.returning.expects(object.id)
-            && object.record().name.is_some();
+        let all_let_it = || {
+            let value = lock(&self.revoking.value);
+            let opens = object.opens.load(Ordering::Acquire);
+            opens > 0 && value.holders(object.id) == opens
+        };
+        let movable = all_let_it() && !self.returning.expects(object.id) && object.record().name.is_some();
         if movable {
             WANTED.with_borrow_mut(|wanted| {
                 if !wanted.contains(&object.id) {
@@ -145,8 +147,27 @@ impl Host {
 
     /// Takes in what happened, and does what follows.
     pub(super) fn take_in(self: &Arc<Self>, event: Event) {
+        self.take_in_with(event, || {});
+    }
+
+    /// A session has an object open no more. Of a wired one, how many have it open, and how many of those do not use it, change as
+    /// one: who looked in between would take somebody who has it mapped for one who does not use it.
+    pub(super) fn is_open_no_more(self: &Arc<Self>, session: &Session, object: &Object) {
+        let one_less = || {
+            object.opens.fetch_sub(1, Ordering::AcqRel);
+        };
+        let is_wired = object.record().options.is_wired();
+        if is_wired {
+            self.take_in_with(Event::Closed { session: session.id, object: object.id }, one_less);
+        } else {
+            one_less();
+        }
+    }
+
+    fn take_in_with(self: &Arc<Self>, event: Event, beside: impl FnOnce()) {
         let (actions, waits) = {
             let mut value = lock(&self.revoking.value);
+            beside();
             let actions = value.handle(event, clock::now() / 1_000_000);
             (actions, value.waits())
         };
@@ -232,12 +253,22 @@ impl Host {
             Error::new(ErrorKind::Unsupported, "the object lies in no arena, so that it does not move")
         })?;
         let memory = object.descriptor().ok_or_else(gone)?;
-        give.push(match access.writes() {
+        let memory = match access.writes() {
             true => memory,
             false => Arc::new(super::tables::for_readers(object, &memory)?),
-        });
+        };
         let opened = Box::new(OpenReply { info: self.short_info(object), access });
+        // It may have closed the object meanwhile: then it holds nothing, and nobody would ever hear that it let go.
+        let still_open = lock(&session.opened);
+        if !still_open.contains_key(&object.id) {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                "the object was closed while its place was asked for",
+            ));
+        }
         let given = lock(&self.revoking.value).give(session.id, object.id, place.arena);
+        drop(still_open);
+        give.push(memory);
         Ok(Reply::Placed { opened, given })
     }
 }

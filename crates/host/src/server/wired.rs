@@ -16,7 +16,6 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Who may reach an object: objects of a class may lie in one arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,8 +164,7 @@ impl Host {
 
     /// Whether somebody has the object open, or had it when host and keeper died, and lives.
     pub(super) fn is_in_use(&self, object: &Object) -> bool {
-        let opens = object.opens.load(Ordering::Acquire);
-        opens > 0 && opens > self.revoking.released(object.id) || self.returning.expects(object.id)
+        self.revoking.is_used(object) || self.returning.expects(object.id)
     }
 
     /// The same; if all who have it open let it move they may be asked to.
