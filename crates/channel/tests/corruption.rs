@@ -262,5 +262,5 @@ fn whoever_changes_it_between_two_steps_does_no_harm_outside_of_it() {
         outcomes = std::array::from_fn(|n| outcomes[n] + of_it[n]);
     }
     let [well, damaged] = outcomes;
-    assert!(well > rounds && damaged > rounds, "{outcomes:?}: too little was tried");
+    assert!(well > rounds && damaged > rounds / 2, "{outcomes:?}: too little was tried");
 }
