@@ -5,8 +5,9 @@ use commonhold_object::wire::{Reply, Request};
 use commonhold_object::{Access, EntryInfo, Name, ObjectId, Place};
 use commonhold_tests::huge::HugePages;
 use commonhold_tests::raw::{Raw, bytes_of};
+use commonhold_tests::user::as_user;
 use commonhold_tests::wait::until;
-use commonhold_tests::{MIB, TestHost, Worker};
+use commonhold_tests::{MIB, TestHost, Worker, is_root};
 use std::time::Duration;
 
 fn id_of(worker: &Worker, name: &str) -> ObjectId {
@@ -133,4 +134,41 @@ fn who_comes_back_with_an_object_while_it_moves_hears_of_it() {
         asker.ok("close o");
     }
     assert!(came > 0);
+}
+
+/// Who may not have an object any more, and asks where it lies at the moment at which its mode changes, keeps its owner from it
+/// in no case: either the mode stays, or he is not told.
+#[test]
+fn who_asks_for_the_place_while_the_mode_changes_holds_nothing_that_is_not_his() {
+    let Some(_pool) = HugePages::more(4) else { return };
+    if !is_root("another user") {
+        return;
+    }
+    let host = TestHost::start();
+    let [owner, asker] = [(); 2].map(|()| host.worker());
+    owner.ok("create o /w size=65536 wired mode=644");
+    owner.ok("close o");
+    let object = id_of(&owner, "/w");
+    let mut raw = as_user(1234, || Raw::connect(&host));
+    let mut at_once = 0;
+    for round in 0..300_u64 {
+        opens(&asker, "/w", "0");
+        let request = Request::Open { name: Name::new("/w").unwrap(), access: Access::Read };
+        raw.ask(&request, &[]).expect("the host answers").expect("it is opened");
+        raw.ask(&Request::Released { object, given: 0 }, &[])
+            .expect("the host answers")
+            .expect("it may say so");
+        asker.send("chmod /w 600");
+        std::thread::sleep(Duration::from_micros(round * 7 % 120));
+        let placed = raw.ask(&Request::Place { object }, &[]).expect("the host answers");
+        let changed = asker.answer_within(Duration::from_millis(20));
+        if placed.is_ok() && changed.as_ref().is_some_and(Result::is_ok) {
+            panic!("round {round}: told where it lies, and has it: {:?}", owner.ask("open o /w rw"));
+        }
+        at_once += u32::from(placed.is_ok());
+        raw.ask(&Request::Close { object }, &[]).expect("the host answers").expect("it is closed");
+        changed.unwrap_or_else(|| asker.answer()).expect("its mode changes now");
+        asker.ok("chmod /w 644");
+    }
+    println!("told before the mode changed: {at_once}");
 }

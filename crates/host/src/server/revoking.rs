@@ -8,7 +8,7 @@ use super::wired::gone;
 use super::{Host, lock};
 use crate::workers::Share;
 use commonhold_object::wire::{Event as Told, OpenReply, Reply, Request};
-use commonhold_object::{Error, ErrorKind, ObjectId, Result};
+use commonhold_object::{Access, Error, ErrorKind, ObjectId, Result};
 use commonhold_sys::clock;
 use commonhold_wired::{Action, Event, Revocations};
 use std::cell::{Cell, RefCell};
@@ -237,38 +237,47 @@ impl Host {
         let had = lock(&self.revoking.value).arena_of(session.id, object.id);
         let lies_in = self.place_in_arena(object.id).map(|place| place.arena);
         // What was removed lies where it did. It has no users that it could be kept from.
-        if object.record().name.is_some() || had.is_none() || had != lies_in {
+        let (memory, given) = if object.record().name.is_some() || had.is_none() || had != lies_in {
             /// So often its name, owner or mode may change meanwhile.
             const TRIES: u32 = 16;
             let mut tries = 0..TRIES;
             loop {
                 self.settle_place(object)?;
-                match self.check_settled(session, object, access) {
+                let memory = self.memory_for(object, access)?;
+                // Who does not use it does not keep it from changing, until it is given to him.
+                let give = || self.give_place(session, object);
+                match self.check_settled_and(session, object, access, give) {
                     Err(error) if error.kind == ErrorKind::Busy && tries.next().is_some() => {}
-                    settled => break settled?,
+                    settled => break (memory, settled??),
                 }
             }
-        }
-        let place = self.place_in_arena(object.id).ok_or_else(|| {
-            Error::new(ErrorKind::Unsupported, "the object lies in no arena, so that it does not move")
-        })?;
-        let memory = object.descriptor().ok_or_else(gone)?;
-        let memory = match access.writes() {
-            true => memory,
-            false => Arc::new(super::tables::for_readers(object, &memory)?),
+        } else {
+            (self.memory_for(object, access)?, self.give_place(session, object)?)
         };
-        let opened = Box::new(OpenReply { info: self.short_info(object), access });
-        // It may have closed the object meanwhile: then it holds nothing, and nobody would ever hear that it let go.
-        let still_open = lock(&session.opened);
-        if !still_open.contains_key(&object.id) {
+        // It may have been closed meanwhile. Then it is not held, and nobody would ever hear that it was let go.
+        let is_open = lock(&session.opened).contains_key(&object.id);
+        if !is_open {
+            self.take_in(Event::Closed { session: session.id, object: object.id });
             return Err(Error::new(
                 ErrorKind::NotFound,
                 "the object was closed while its place was asked for",
             ));
         }
-        let given = lock(&self.revoking.value).give(session.id, object.id, place.arena);
-        drop(still_open);
+        let opened = Box::new(OpenReply { info: self.short_info(object), access });
         give.push(memory);
         Ok(Reply::Placed { opened, given })
+    }
+
+    fn memory_for(&self, object: &Object, access: Access) -> Result<Arc<OwnedFd>> {
+        let memory = object.descriptor().ok_or_else(gone)?;
+        Ok(if access.writes() { memory } else { Arc::new(super::tables::for_readers(object, &memory)?) })
+    }
+
+    /// The session holds the place from now on.
+    fn give_place(&self, session: &Session, object: &Object) -> Result<u64> {
+        let place = self.place_in_arena(object.id).ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "the object lies in no arena, so that it does not move")
+        })?;
+        Ok(lock(&self.revoking.value).give(session.id, object.id, place.arena))
     }
 }
