@@ -206,6 +206,10 @@ impl Host {
         match self.place_in_arena(object) {
             Some(place) if given == 0 => {
                 lock(&self.revoking.value).does_not_hold(session.id, object, place.arena);
+                // It may have ended meanwhile.
+                if session.access(object).is_err() {
+                    self.take_in(Event::Closed { session: session.id, object });
+                }
             }
             _ => self.take_in(Event::Released { session: session.id, object, given }),
         }
