@@ -69,11 +69,26 @@ impl<M: Memory> Queue<M> {
 
     /// Lets senders have a place. The longest name is one of 1024 bytes.
     pub fn post(&self, place: &Place, wait: Wait) -> Result<Landing, Refused> {
+        self.post_new(place, wait, |_| true)
+    }
+
+    /// The same; before any sender can have it, `note` is told which landing it is, and says whether it is one that the caller
+    /// did not have before. The numbers that tell landings apart lie where others write.
+    pub fn post_new(
+        &self,
+        place: &Place,
+        wait: Wait,
+        note: impl FnOnce(Landing) -> bool,
+    ) -> Result<Landing, Refused> {
         assert!(place.name.len() <= NAME_BYTES, "a name is as long as names may be");
         let held = Held::take(&self.memory, wait)?;
         let free = (0..SLOTS).find(|number| self.word(*number, STATE) == FREE);
         let slot = free.ok_or(Refused::NoSlot)?;
         let generation = self.word(slot, GENERATION).wrapping_add(1).max(1);
+        let landing = Landing { slot, generation };
+        if !note(landing) {
+            return Err(Refused::Damaged("a landing has the number of another"));
+        }
         self.set_word(slot, GENERATION, generation);
         self.set_long(slot, OBJECT, place.object);
         self.set_long(slot, OFFSET, place.offset);
@@ -82,7 +97,7 @@ impl<M: Memory> Queue<M> {
         self.memory.write(self::slot(slot) + NAME, place.name.as_bytes());
         self.set_word(slot, STATE, POSTED);
         self.tell_takers(held);
-        Ok(Landing { slot, generation })
+        Ok(landing)
     }
 
     /// Takes the smallest landing that has room for so many bytes.

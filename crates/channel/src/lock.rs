@@ -9,7 +9,7 @@
 
 use crate::layout::{HEAD, LOCK, POSTS, TAIL};
 use crate::memory::{Memory, Wait};
-use crate::queue::Refused;
+use crate::queue::{LONGEST_SLEEP, Refused};
 use std::time::Duration;
 
 const NUMBER: u32 = 0x3fff_ffff;
@@ -76,7 +76,8 @@ fn acquire(memory: &impl Memory, number: u32, wait: Wait) -> Result<bool, Refuse
             seen = now;
             continue;
         }
-        memory.sleep(LOCK, seen | SLEEPERS, left);
+        // Whoever may read the channel can sleep here, too, and be woken in this thread's place.
+        memory.sleep(LOCK, seen | SLEEPERS, left.min(LONGEST_SLEEP));
         sleepers = SLEEPERS;
         seen = memory.load(LOCK);
     }

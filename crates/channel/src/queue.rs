@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Who sleeps looks again by itself after so long: the one who was to wake it may have been killed
-/// after its store, or be hostile.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// after its store, or be hostile, or somebody else was woken.
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Why nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

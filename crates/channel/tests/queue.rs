@@ -186,6 +186,23 @@ fn a_lock_that_nobody_gives_back_is_an_error_with_its_owner() {
     assert_eq!(*shared.wakes.borrow(), [LOCK], "others may sleep, too");
 }
 
+/// Whoever may read the memory can sleep on its words, and be woken in another's place.
+#[test]
+fn nobody_relies_on_being_woken() {
+    let shared = Shared::new(64);
+    let queue = Local::queue(&shared, 1);
+    let soon = Wait::Until(shared.now.get() + Duration::from_secs(30));
+    assert_eq!(receive(&queue), Err(Refused::Empty));
+    assert_eq!(queue.receive(&mut Vec::new(), soon), Err(Refused::Empty));
+    assert_eq!(
+        queue.take(1, Wait::Until(shared.now.get() + Duration::from_secs(30))),
+        Err(Refused::NoLanding { largest: 0 })
+    );
+    shared.set(LOCK, 4711);
+    assert_eq!(queue.send(1, b"", Wait::Forever), Err(Refused::Locked { thread: 4711 }));
+    assert_eq!(shared.longest_sleep.get(), Duration::from_secs(1));
+}
+
 #[test]
 fn landings_go_from_the_receiver_to_a_sender_and_back() {
     let shared = Shared::new(128);

@@ -10,7 +10,7 @@ use commonhold_object::wire::{MapRequest, Reply, Request};
 use commonhold_sys::memory;
 use commonhold_sys::pagemap::Pagemap;
 use commonhold_sys::userfaultfd::{Kind, Userfaultfd};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +61,11 @@ impl Kinds {
         own::note(&userfaultfd.as_fd());
         own::note(&pagemap.as_fd());
         Ok(slot.insert(Arc::new(Descriptors { userfaultfd, pagemap })).clone())
+    }
+
+    /// All of them.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.held.iter().flatten().flat_map(|held| held.to_send()).map(|fd| fd.as_raw_fd())
     }
 
     /// The host has the descriptors of that kind.

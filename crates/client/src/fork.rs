@@ -4,7 +4,7 @@
 //! in the parent: it lets them go. In the child:
 //!
 //! * The parent's sockets are put out of use: the child must neither speak for the parent nor keep its
-//!   connections open past its death.
+//!   connections open past its death. So are its userfaultfds and pagemaps, by which the child would reach into the parent.
 //! * Direct mappings are inherited as any shared mapping. Of wired objects in arenas the host has to know that the child has
 //!   them: it gives their places to others when nobody has them open. If no host answers, the child's arenas are without access.
 //! * Controlled mappings are not inherited by the kernel (a child without its own userfaultfd would read and
@@ -221,7 +221,7 @@ pub(crate) fn deaden(descriptors: impl Iterator<Item = RawFd>) {
             nowhere = commonhold_sys::socket::pair().ok().map(|(end, _)| end);
         }
         let Some(nowhere) = &nowhere else { return };
-        // SAFETY: `fd` is a socket or eventfd of this library, alive since the parent; dup3 replaces it in one
+        // SAFETY: `fd` is a descriptor that this library made, alive since the parent; dup3 replaces it in one
         // step, and whoever owns the number goes on owning it.
         unsafe { libc::dup3(nowhere.as_raw_fd(), fd, libc::O_CLOEXEC) };
     }

@@ -26,10 +26,8 @@ pub enum Event {
     Released { session: SessionId, object: ObjectId, given: u64 },
     /// A session has the object open, and it may not move.
     Pinned { session: SessionId, object: ObjectId },
-    /// A session has closed the object.
+    /// A session has closed the object, or is over and had it open.
     Closed { session: SessionId, object: ObjectId },
-    /// A session is over.
-    Gone { session: SessionId },
     /// Time has passed.
     Tick,
 }
@@ -50,6 +48,8 @@ pub struct Revocations {
     objects: HashMap<ObjectId, Movable>,
     /// Of each job its objects, and how many of them are held.
     jobs: HashMap<u64, (Vec<ObjectId>, usize)>,
+    /// Of how many objects somebody is waited for. Asked for at each event: there may be thousands of objects.
+    waiting: usize,
     given: u64,
 }
 
@@ -89,7 +89,7 @@ impl Revocations {
 
     /// Whether a deadline has to be looked at.
     pub fn waits(&self) -> bool {
-        self.objects.values().any(|object| object.waiting.is_some())
+        self.waiting > 0
     }
 
     /// How many sessions let the object move.
@@ -125,6 +125,16 @@ impl Revocations {
 
     /// Takes an event in.
     pub fn handle(&mut self, event: Event, now_ms: u64) -> Vec<Action> {
+        let actions = self.act_on(event, now_ms);
+        let waiting = || self.objects.values().filter(|object| object.waiting.is_some()).count();
+        debug_assert!(
+            self.objects.len() > 64 || self.waiting == waiting(),
+            "it is counted wrongly who waits"
+        );
+        actions
+    }
+
+    fn act_on(&mut self, event: Event, now_ms: u64) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
             Event::Wanted { job, objects } => self.want(job, objects, now_ms, &mut actions),
@@ -152,13 +162,6 @@ impl Revocations {
                 }
             }
             Event::Closed { session, object } => drop(self.answered(session, object, None, &mut actions)),
-            Event::Gone { session } => {
-                let held = |(_, object): &(&ObjectId, &Movable)| object.holders.contains_key(&session);
-                let of_it: Vec<ObjectId> = self.objects.iter().filter(held).map(|(id, _)| *id).collect();
-                for object in of_it {
-                    self.answered(session, object, None, &mut actions);
-                }
-            }
             Event::Tick => {
                 let is_late =
                     |object: &Movable| object.waiting.as_ref().is_some_and(|(_, until)| *until <= now_ms);
@@ -186,6 +189,7 @@ impl Revocations {
                     continue;
                 }
                 object.waiting = Some((asked.keys().copied().collect(), now_ms + DEADLINE_MS));
+                self.waiting += 1;
                 let revoke = |(session, given)| Action::Revoke { session, object: *id, given };
                 actions.extend(asked.into_iter().map(revoke));
             }
@@ -238,7 +242,7 @@ impl Revocations {
     /// Nobody is waited for any more: the jobs run that wait for nothing else.
     fn settle(&mut self, id: ObjectId, actions: &mut Vec<Action>) {
         let Some(object) = self.objects.get_mut(&id) else { return };
-        object.waiting = None;
+        self.waiting -= usize::from(object.waiting.take().is_some());
         for job in std::mem::take(&mut object.parked) {
             if let Some((_, left)) = self.jobs.get_mut(&job) {
                 *left -= 1;
@@ -340,11 +344,11 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_or_closes_has_answered_and_who_pins_ends_the_wait() {
+    fn who_closes_has_answered_and_who_pins_ends_the_wait() {
         let (mut value, _) = held();
         value.handle(wanted(1, &[X]), 0);
         assert_eq!(value.handle(Event::Closed { session: A, object: X }, 0), []);
-        assert_eq!(value.handle(Event::Gone { session: B }, 0), run(1));
+        assert_eq!(value.handle(Event::Closed { session: B, object: X }, 0), run(1));
         assert_eq!(value.holders(X), 0);
         value.handle(Event::Done { job: 1 }, 0);
         assert!(value.is_empty());
@@ -362,9 +366,9 @@ mod tests {
         assert_eq!(value.handle(Event::Released { session: A, object: Y, given: other }, 0), []);
         assert_eq!(value.handle(Event::Asks { session: A, object: Y, job: 5 }, 0), [], "it stays released");
         value.handle(Event::Released { session: A, object: X, given: given[0] }, 0);
-        assert_eq!(value.handle(Event::Gone { session: B }, 0), run(1));
+        assert_eq!(value.handle(Event::Closed { session: B, object: X }, 0), run(1));
         assert_eq!(value.handle(Event::Done { job: 1 }, 0), run(5));
-        value.handle(Event::Gone { session: A }, 0);
+        [X, Y].into_iter().for_each(|object| drop(value.handle(Event::Closed { session: A, object }, 0)));
         assert!(value.is_empty());
     }
 }

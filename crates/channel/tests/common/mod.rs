@@ -25,6 +25,8 @@ pub struct Shared {
     pub wakes: RefCell<Vec<usize>>,
     pub now: Cell<Instant>,
     pub while_asleep: RefCell<Option<Event>>,
+    /// The longest that anybody meant to sleep.
+    pub longest_sleep: Cell<Duration>,
 }
 
 impl Shared {
@@ -34,6 +36,7 @@ impl Shared {
             wakes: RefCell::default(),
             now: Cell::new(Instant::now()),
             while_asleep: RefCell::default(),
+            longest_sleep: Cell::default(),
         })
     }
 
@@ -141,6 +144,7 @@ impl Memory for Local {
         if self.shared.get(at) != value {
             return;
         }
+        self.shared.longest_sleep.set(self.shared.longest_sleep.get().max(at_most));
         let meanwhile = self.shared.while_asleep.take();
         match meanwhile {
             Some(meanwhile) => meanwhile(&self.shared),

@@ -12,6 +12,7 @@ use crate::link::lock;
 use crate::{Access, Error, ErrorKind, MapOptions, Mapping, Object, Result};
 use commonhold_channel::{Landing, Place, Wait, copy_once};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -88,15 +89,17 @@ impl Channel {
         let wait = Wait::Forever;
         self.ready()?;
         let place = Place { object: object.id().0, name, offset, length };
-        // Known before anybody can send to it.
-        let mut private = private();
-        let posted = self.inner.queue.post(&place, wait);
-        let landing = posted.map_err(|refused| self.explain(refused, Asked { bytes: 0, wait }))?;
-        let known = private.entry(self.inner.number).or_default();
-        let before = known.posted.insert(landing, (object.clone(), length));
-        drop(private);
-        drop(before);
-        Ok(landing)
+        // Known before anybody can send to it. That is not waited for with the lock of all channels: who has this one's queue
+        // for himself would hold up all that this process does with others, and fork.
+        let note = |landing| match private().entry(self.inner.number).or_default().posted.entry(landing) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => {
+                free.insert((object.clone(), length));
+                true
+            }
+        };
+        let posted = self.inner.queue.post_new(&place, wait, note);
+        posted.map_err(|refused| self.explain(refused, Asked { bytes: 0, wait }))
     }
 
     /// Takes a landing back. A sender that is copying there may still write to it; its message is

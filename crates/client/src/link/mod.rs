@@ -137,7 +137,9 @@ impl State {
     /// In a fork child: nothing of the parent's conversation is ours, and none of its threads exist here.
     pub(crate) fn begin_anew_after_fork(&mut self) {
         let open = self.socket.iter().chain(&self.watcher).chain(&self.guarded);
-        fork::deaden(open.map(|fd| fd.as_raw_fd()));
+        // Also what reaches into the parent's address space: the child may be one that gives up rights. Those of mappings that serve
+        // themselves are never closed.
+        fork::deaden(open.map(|fd| fd.as_raw_fd()).chain(self.kinds.descriptors()));
         let (generation, pending) = (self.generation, std::mem::take(&mut self.pending));
         *self = State { generation: generation + 1, ..State::new() };
         drop(pending);

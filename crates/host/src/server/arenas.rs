@@ -187,7 +187,14 @@ impl Host {
 
     /// Refuses another name, owner or mode: of an arena, and of a wired object or a channel that somebody has open. Who had an arena
     /// before has it still; who writes a channel may have others write to wired objects of its class.
-    pub(super) fn check_may_change(&self, registry: &Registry, name: &Name, who: &Credentials) -> Result<()> {
+    /// `owner`: who owns it then, where that changes.
+    pub(super) fn check_may_change(
+        &self,
+        registry: &Registry,
+        name: &Name,
+        who: &Credentials,
+        owner: Option<u32>,
+    ) -> Result<()> {
         let Ok(Entry::Object(record)) = registry.stat(name, who) else { return Ok(()) };
         let refused = |text| Err(Error::new(ErrorKind::Busy, text));
         if tables::is_arena(&record.options) {
@@ -196,10 +203,10 @@ impl Host {
             ));
         }
         let object = self.object(record.id);
-        if record.options.is_channel() && object.as_ref().is_ok_and(|object| self.is_in_use(object)) {
-            return refused(format!(
-                "{name} is a channel and open: those who use it rely on its name, owner and mode; close it first"
-            ));
+        if record.options.is_channel()
+            && let Ok(object) = &object
+        {
+            self.check_channel_may_change(object, name, owner.unwrap_or(record.ownership.uid))?;
         }
         if record.options.is_wired() && object.is_ok_and(|object| self.is_in_the_way(&object)) {
             return refused(format!(

@@ -1,6 +1,7 @@
 //! Creation of an object: checks, its memory or its reserved space, and then its name.
 
 use super::backing::grow_file;
+use super::channels::Writers;
 use super::moving::Unused;
 use super::object::Object;
 use super::revoking::comes_again;
@@ -170,6 +171,7 @@ impl Host {
         })?;
         let object = Object::new(record, descriptor, String::new());
         *lock(&object.tables) = tables;
+        *lock(&object.writers) = Writers::none_yet();
         self.note_arena(&object);
         self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
         Ok(object)

@@ -9,6 +9,7 @@ use commonhold_object::{
     Error, ErrorKind, ObjectId, OnLastDeath, PAGE_SIZE_BYTES, PagerKind, Result, SessionId,
 };
 use commonhold_points as points;
+use commonhold_wired::Event as Moves;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -83,13 +84,14 @@ impl Host {
         }
         let opened: Vec<ObjectId> = lock(&session.opened).drain().map(|(id, _)| id).collect();
         for id in &opened {
-            if let Ok(object) = self.object(*id) {
-                object.opens.fetch_sub(1, Ordering::Relaxed);
+            match self.object(*id) {
+                Ok(object) => self.is_open_no_more(session, &object),
+                // It is lost. Nobody is to wait for who had it.
+                Err(_) => self.take_in(Moves::Closed { session: session.id, object: *id }),
             }
             self.forget_taken(session, *id);
             self.settle_object(*id);
         }
-        self.take_in(commonhold_wired::Event::Gone { session: session.id });
         caches.iter().for_each(|cache| self.settle_object(cache.id));
         self.trim_all(&opened);
         self.forget_session(session, &regions, &opened);

@@ -30,6 +30,7 @@ mod arenas;
 mod backing;
 mod begun;
 mod caches;
+mod channels;
 mod clients;
 mod closing;
 pub mod control;

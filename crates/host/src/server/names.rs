@@ -139,7 +139,14 @@ impl Host {
             None => drop(object.opens.fetch_add(1, Ordering::Relaxed)),
         }
         drop(opened);
-        if object.record().options.is_wired() {
+        let (is_wired, is_channel) = {
+            let record = object.record();
+            (record.options.is_wired(), record.options.is_channel())
+        };
+        if is_channel && access.writes() {
+            self.note_writer(object, session.credentials.uid);
+        }
+        if is_wired {
             self.take_in(Moves::Pinned { session: session.id, object: object.id });
         }
         if object.is_with_clients() {
@@ -163,16 +170,13 @@ impl Host {
             } else {
                 self.forget_client_soon(session, id);
             }
-            object.opens.fetch_sub(1, Ordering::Relaxed);
+            self.is_open_no_more(session, &object);
             // Of a direct one that goes on, it does no harm if the next host takes it for open: attaching is to be quick. A wired
             // one that is open stays where and as it is.
             let (is_wired, has_name) = {
                 let record = object.record();
                 (record.options.is_wired(), record.name.is_some())
             };
-            if is_wired {
-                self.take_in(Moves::Closed { session: session.id, object: id });
-            }
             if object.is_controlled() || is_wired || object.is_with_clients() && !has_name {
                 self.keep_session(session);
             }
@@ -289,7 +293,7 @@ impl Host {
         let claiming = self.claim_new_name(from, to, session)?;
         let mut registry = lock(&self.registry);
         let who = &session.credentials;
-        self.check_may_change(&registry, from, who)?;
+        self.check_may_change(&registry, from, who, None)?;
         self.check_may_go(&registry, to, who)?;
         let renamed = registry.rename(from, to, who, how, repeated);
         let renamed = renamed.inspect(|changed| self.note_records(&registry, changed.clone()));
@@ -351,7 +355,7 @@ impl Host {
     pub(super) fn set_mode(&self, session: &Session, name: &Name, of: Option<u128>, mode: u32) -> Result<()> {
         let mut registry = lock(&self.registry);
         registry.check_is(name, of)?;
-        self.check_may_change(&registry, name, &session.credentials)?;
+        self.check_may_change(&registry, name, &session.credentials, None)?;
         let changed = registry.set_mode(name, &session.credentials, mode)?;
         self.note_records(&registry, changed);
         drop(registry);
@@ -368,7 +372,7 @@ impl Host {
     ) -> Result<()> {
         let mut registry = lock(&self.registry);
         registry.check_is(name, of)?;
-        self.check_may_change(&registry, name, &session.credentials)?;
+        self.check_may_change(&registry, name, &session.credentials, uid)?;
         let changed = registry.set_owner(name, &session.credentials, uid, gid)?;
         self.note_records(&registry, changed);
         drop(registry);

@@ -1,5 +1,6 @@
 //! An object as the host knows it: its record, its descriptors, and (controlled, in use) its cache.
 
+use super::channels::Writers;
 use crate::cache::Cache;
 use commonhold_object::{Access, Error, ErrorKind, ObjectId, PagerKind, Result};
 use commonhold_registry::ObjectRecord;
@@ -51,6 +52,8 @@ pub struct Object {
     life: Mutex<Life>,
     /// Sessions that have it open.
     pub opens: AtomicU64,
+    /// Of a channel: who could write it so far.
+    pub(super) writers: Mutex<Writers>,
     /// Of an object of another host: its loss generation, as it was told when a process here opened it last.
     pub losses_told: AtomicU64,
     /// Why it cannot be used, after a reboot for example; empty if it can.
@@ -74,6 +77,7 @@ impl Object {
             trimming: AtomicBool::new(false),
             life: Mutex::default(),
             opens: AtomicU64::new(0),
+            writers: Mutex::default(),
             losses_told: AtomicU64::new(0),
             unusable: Mutex::new(unusable),
         })

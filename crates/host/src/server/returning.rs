@@ -238,6 +238,9 @@ impl Host {
         }
         let memory_missing =
             object.record().options.pager == PagerKind::Anonymous && object.descriptor().is_none();
+        if !object.is_controlled() && !memory_missing {
+            self.check_had(session, &object, access, frames.as_ref())?;
+        }
         if !object.is_controlled() && memory_missing {
             let memory =
                 frames.ok_or_else(|| Error::new(ErrorKind::Protocol, "no memory came with the object"))?;
@@ -258,9 +261,13 @@ impl Host {
             self.repaired(format!("process {} brought object {} back", session.process.pid, id.0));
         }
         drop(one_at_a_time);
+        // Who comes back hears next where a wired object lies, and relies on it: not while that moves. Who is expected back, and
+        // may be waited for by who has the lock, does not wait; what such a client has does not move.
+        let may_move = object.record().options.is_wired() && !session.bringing.load(Ordering::Acquire);
+        let _lies_still = may_move.then(|| lock(&object.making));
         let before = lock(&session.opened).insert(id, access);
         if before.is_none() {
-            object.opens.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            object.opens.fetch_add(1, Ordering::AcqRel);
         }
         self.keep_session(session);
         self.note_client(session, id);
@@ -275,6 +282,36 @@ impl Host {
 }
 
 impl Host {
+    /// Who comes back with a direct object has its memory, or could open it by its name. Its number alone anybody can guess.
+    fn check_had(
+        &self,
+        session: &Session,
+        object: &Object,
+        access: Access,
+        brought: Option<&OwnedFd>,
+    ) -> Result<()> {
+        let me = rustix::process::geteuid().as_raw();
+        // Another file may not answer when it is asked.
+        let is_ours = |fd: &&OwnedFd| {
+            [plain::is_made_by(fd, me, "commonhold-"), plain::is_huge_made_by(fd, me, "commonhold-")]
+                .iter()
+                .any(|made| matches!(made, Ok(true)))
+        };
+        let file = |fd: &OwnedFd| rustix::fs::fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
+        let memory = object.descriptor().filter(|_| object.record().options.pager == PagerKind::Anonymous);
+        let is_it =
+            |brought| memory.is_some_and(|memory| file(&memory).is_some_and(|it| Some(it) == brought));
+        if brought.filter(is_ours).is_some_and(|brought| is_it(file(brought))) {
+            return Ok(());
+        }
+        let record = object.record().clone();
+        match record.name {
+            _ if record.ownership.uid == session.credentials.uid => Ok(()),
+            Some(name) => lock(&self.registry).lookup(&name, &session.credentials, access).map(drop),
+            None => Err(Error::new(ErrorKind::Permission, "this is not the memory that the object has")),
+        }
+    }
+
     /// Frames come back, or are the ones that another client brought before.
     fn reattach_frames(&self, session: &Session, object: &Arc<Object>, frames: OwnedFd) -> Result<()> {
         let making = lock(&object.making);

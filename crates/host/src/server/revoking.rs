@@ -8,7 +8,7 @@ use super::wired::gone;
 use super::{Host, lock};
 use crate::workers::Share;
 use commonhold_object::wire::{Event as Told, OpenReply, Reply, Request};
-use commonhold_object::{Error, ErrorKind, ObjectId, Result};
+use commonhold_object::{Access, Error, ErrorKind, ObjectId, Result};
 use commonhold_sys::clock;
 use commonhold_wired::{Action, Event, Revocations};
 use std::cell::{Cell, RefCell};
@@ -48,9 +48,10 @@ impl Default for Revoking {
 }
 
 impl Revoking {
-    /// How many of those who have an object open do not use it now.
-    pub(super) fn released(&self, id: ObjectId) -> u64 {
-        lock(&self.value).released(id)
+    /// Whether some of those who have an object open use it, or may.
+    pub(super) fn is_used(&self, object: &Object) -> bool {
+        let value = lock(&self.value);
+        object.opens.load(Ordering::Acquire) > value.released(object.id)
     }
 
     /// A request to be worked on once more if open objects stand in its way. None: nobody lets any move, or it moves none.
@@ -91,11 +92,12 @@ impl Revoking {
 impl Host {
     /// An open object stands in the way of what this thread does. It is noted, if all who have it open let it move.
     pub(super) fn stands_in_the_way(&self, object: &Object) {
-        let opens = object.opens.load(Ordering::Acquire);
-        let movable = opens > 0
-            && lock(&self.revoking.value).holders(object.id) == opens
-            && !self.returning.expects(object.id)
-            && object.record().name.is_some();
+        let all_let_it = || {
+            let value = lock(&self.revoking.value);
+            let opens = object.opens.load(Ordering::Acquire);
+            opens > 0 && value.holders(object.id) == opens
+        };
+        let movable = all_let_it() && !self.returning.expects(object.id) && object.record().name.is_some();
         if movable {
             WANTED.with_borrow_mut(|wanted| {
                 if !wanted.contains(&object.id) {
@@ -145,8 +147,27 @@ impl Host {
 
     /// Takes in what happened, and does what follows.
     pub(super) fn take_in(self: &Arc<Self>, event: Event) {
+        self.take_in_with(event, || {});
+    }
+
+    /// A session has an object open no more. Of a wired one, how many have it open, and how many of those do not use it, change as
+    /// one: who looked in between would take somebody who has it mapped for one who does not use it.
+    pub(super) fn is_open_no_more(self: &Arc<Self>, session: &Session, object: &Object) {
+        let one_less = || {
+            object.opens.fetch_sub(1, Ordering::AcqRel);
+        };
+        let is_wired = object.record().options.is_wired();
+        if is_wired {
+            self.take_in_with(Event::Closed { session: session.id, object: object.id }, one_less);
+        } else {
+            one_less();
+        }
+    }
+
+    fn take_in_with(self: &Arc<Self>, event: Event, beside: impl FnOnce()) {
         let (actions, waits) = {
             let mut value = lock(&self.revoking.value);
+            beside();
             let actions = value.handle(event, clock::now() / 1_000_000);
             (actions, value.waits())
         };
@@ -185,6 +206,10 @@ impl Host {
         match self.place_in_arena(object) {
             Some(place) if given == 0 => {
                 lock(&self.revoking.value).does_not_hold(session.id, object, place.arena);
+                // It may have ended meanwhile.
+                if session.access(object).is_err() {
+                    self.take_in(Event::Closed { session: session.id, object });
+                }
             }
             _ => self.take_in(Event::Released { session: session.id, object, given }),
         }
@@ -216,28 +241,47 @@ impl Host {
         let had = lock(&self.revoking.value).arena_of(session.id, object.id);
         let lies_in = self.place_in_arena(object.id).map(|place| place.arena);
         // What was removed lies where it did. It has no users that it could be kept from.
-        if object.record().name.is_some() || had.is_none() || had != lies_in {
+        let (memory, given) = if object.record().name.is_some() || had.is_none() || had != lies_in {
             /// So often its name, owner or mode may change meanwhile.
             const TRIES: u32 = 16;
             let mut tries = 0..TRIES;
             loop {
                 self.settle_place(object)?;
-                match self.check_settled(session, object, access) {
+                let memory = self.memory_for(object, access)?;
+                // Who does not use it does not keep it from changing, until it is given to him.
+                let give = || self.give_place(session, object);
+                match self.check_settled_and(session, object, access, give) {
                     Err(error) if error.kind == ErrorKind::Busy && tries.next().is_some() => {}
-                    settled => break settled?,
+                    settled => break (memory, settled??),
                 }
             }
+        } else {
+            (self.memory_for(object, access)?, self.give_place(session, object)?)
+        };
+        // It may have been closed meanwhile. Then it is not held, and nobody would ever hear that it was let go.
+        let is_open = lock(&session.opened).contains_key(&object.id);
+        if !is_open {
+            self.take_in(Event::Closed { session: session.id, object: object.id });
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                "the object was closed while its place was asked for",
+            ));
         }
+        let opened = Box::new(OpenReply { info: self.short_info(object), access });
+        give.push(memory);
+        Ok(Reply::Placed { opened, given })
+    }
+
+    fn memory_for(&self, object: &Object, access: Access) -> Result<Arc<OwnedFd>> {
+        let memory = object.descriptor().ok_or_else(gone)?;
+        Ok(if access.writes() { memory } else { Arc::new(super::tables::for_readers(object, &memory)?) })
+    }
+
+    /// The session holds the place from now on.
+    fn give_place(&self, session: &Session, object: &Object) -> Result<u64> {
         let place = self.place_in_arena(object.id).ok_or_else(|| {
             Error::new(ErrorKind::Unsupported, "the object lies in no arena, so that it does not move")
         })?;
-        let memory = object.descriptor().ok_or_else(gone)?;
-        give.push(match access.writes() {
-            true => memory,
-            false => Arc::new(super::tables::for_readers(object, &memory)?),
-        });
-        let opened = Box::new(OpenReply { info: self.short_info(object), access });
-        let given = lock(&self.revoking.value).give(session.id, object.id, place.arena);
-        Ok(Reply::Placed { opened, given })
+        Ok(lock(&self.revoking.value).give(session.id, object.id, place.arena))
     }
 }

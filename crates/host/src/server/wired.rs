@@ -16,7 +16,6 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Who may reach an object: objects of a class may lie in one arena.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,8 +164,7 @@ impl Host {
 
     /// Whether somebody has the object open, or had it when host and keeper died, and lives.
     pub(super) fn is_in_use(&self, object: &Object) -> bool {
-        let opens = object.opens.load(Ordering::Acquire);
-        opens > 0 && opens > self.revoking.released(object.id) || self.returning.expects(object.id)
+        self.revoking.is_used(object) || self.returning.expects(object.id)
     }
 
     /// The same; if all who have it open let it move they may be asked to.
@@ -301,7 +299,18 @@ impl Host {
     /// Of an object that was settled, and that counts as open by now: refuses it to whoever may not have it any more, and if it is
     /// not among its like any more. Its name, owner and mode may have changed before it counted as open, and do not change now.
     pub(super) fn check_settled(&self, session: &Session, object: &Object, access: Access) -> Result<()> {
-        let Some(place) = self.place_in_arena(object.id) else { return Ok(()) };
+        self.check_settled_and(session, object, access, || {})
+    }
+
+    /// The same; `then` is done before any of that can change.
+    pub(super) fn check_settled_and<T>(
+        &self,
+        session: &Session,
+        object: &Object,
+        access: Access,
+        then: impl FnOnce() -> T,
+    ) -> Result<T> {
+        let Some(place) = self.place_in_arena(object.id) else { return Ok(then()) };
         let arena = self.object(place.arena)?;
         let registry = lock(&self.registry);
         let record = object.record().clone();
@@ -311,10 +320,12 @@ impl Host {
             return Err(Error::new(ErrorKind::Busy, what));
         };
         // Its owner may have made it, and not be allowed to open it.
-        match record.ownership.uid == session.credentials.uid {
-            true => Ok(()),
-            false => registry.lookup(&name, &session.credentials, access).map(drop),
+        if record.ownership.uid != session.credentials.uid {
+            registry.lookup(&name, &session.credentials, access)?;
         }
+        let done = then();
+        drop(registry);
+        Ok(done)
     }
 
     /// Waits until somebody has brought the arena back.
