@@ -28,7 +28,7 @@ pub struct WiredRatio;
 /// How often a byte is copied.
 pub struct Copies;
 
-fn partner(bench: &BenchHost, words: &[&str]) -> Result<Worker> {
+pub(super) fn partner(bench: &BenchHost, words: &[&str]) -> Result<Worker> {
     let mut arguments: Vec<OsString> = vec![bench.state().into()];
     arguments.extend(words.iter().map(OsString::from));
     Worker::start("channel-partner", &arguments)

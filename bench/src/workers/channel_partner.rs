@@ -19,6 +19,7 @@ pub const END: u32 = 9;
 ///
 /// * `futex OBJECT`: sleeps on one word of an object, and counts up another.
 /// * `sleep ASK ANSWER`: receives and sends back; `spin`: the same without ever sleeping.
+/// * `take ASK ANSWER`: receives, and answers with nothing.
 /// * `land CHANNEL ANSWER OBJECT BYTES`: posts a landing, says so, receives, and so on.
 ///
 /// At the end it says how many bytes it copied.
@@ -35,6 +36,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
             }
         }
         ("sleep" | "spin", [ask, answer]) => echo(&open(ask)?, &open(answer)?, what == "spin"),
+        ("take", [ask, answer]) => take(&open(ask)?, &open(answer)?),
         ("land", [channel, answer, object, bytes]) => {
             let (channel, answer) = (open(channel)?, open(answer)?);
             let object = host.open(object, Access::ReadWrite)?;
@@ -64,6 +66,18 @@ fn echo(ask: &Channel, answer: &Channel, spins: bool) -> Result<()> {
         if kind == END {
             return worker::say(&(ask.copied_bytes() + answer.copied_bytes()).to_string());
         }
+    }
+}
+
+fn take(ask: &Channel, answer: &Channel) -> Result<()> {
+    worker::say("ready")?;
+    let mut bytes = Vec::new();
+    loop {
+        let (kind, ..) = ask.receive_into(&mut bytes, None)?;
+        if kind == END {
+            return worker::say(&(ask.copied_bytes() + answer.copied_bytes()).to_string());
+        }
+        answer.send(kind, b"", None)?;
     }
 }
 
