@@ -1,7 +1,7 @@
 //! A fork child that measures, and says what it found.
 
 use crate::failure::{Result, failed};
-use crate::view::{PAGE, RawMapping, memory_file};
+use crate::view::{PAGE, RawMapping, View, memory_file};
 
 /// Figures that a child can say.
 pub const FIGURES: usize = 2;
@@ -15,6 +15,11 @@ impl Saying {
         let page = RawMapping::shared(memory_file(PAGE)?, PAGE)?;
         page.view().write_pages();
         Ok(Saying(page))
+    }
+
+    /// The page, for a child to touch before it counts: what its own code and stack take is taken then.
+    pub fn page(&self) -> View<'_> {
+        self.0.view()
     }
 
     /// What a child finds, which ends then. This waits for its end.

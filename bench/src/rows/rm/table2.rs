@@ -69,6 +69,7 @@ fn run(maker: &mut Maker<'_>, kind: Kind, saying: &Saying) -> Result<Run> {
     let (first, second) = (pass(memory.view()), pass(memory.view()));
     let forked = Instant::now();
     let [faults, nanoseconds] = saying.of_child(|| {
+        pass(saying.page());
         let child = pass(memory.view());
         [child.faults, (child.seconds * 1e9) as u64]
     })?;
@@ -184,7 +185,8 @@ fn conclude(figures: &[Figures]) -> Vec<Conclusion> {
             named("faults a page of a paged object, the least", &[("first pass", paged.faults[0]), ("child", paged.faults[2])]),
             paged.faults[0].min(paged.faults[2]),
             Bar::Between(0.95, 1.1),
-        ),
+        )
+        .unless("a lazy fault maps sixteen pages that are there, one a page no more"),
         Conclusion::new(
             "a zero-fill fault costs more than twice what a lazy one does (508 and 196)",
             "zero fill ÷ lazy, of a paged object",

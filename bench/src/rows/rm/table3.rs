@@ -181,7 +181,7 @@ struct Figures {
 type All = [[Option<Figures>; 3]; 4];
 
 fn measure(context: &Context) -> Result<Found> {
-    let pages = context.pick(256, 64);
+    let pages = context.pick(256, 16);
     let (_bench, host, _pool) = wired::begin(context, 16 << 20)?;
     let maker = RefCell::new(Maker::new(&host, 4 * pages * PAGE)?);
     wired::create(&host, "/bench/own", pages * PAGE)?;
@@ -193,7 +193,7 @@ fn measure(context: &Context) -> Result<Found> {
     for (who, mode) in &kinds {
         bench.once(*who, *mode)?;
     }
-    let rounds = Rounds::run(kinds.len(), context.pick(41, 3), |n| {
+    let rounds = Rounds::run(kinds.len(), context.pick(15, 3), |n| {
         let (all, touch, count) = bench.once(kinds[n].0, kinds[n].1)?;
         touches[n].push(touch);
         faults[n] = count.max(faults[n]);

@@ -167,24 +167,23 @@ fn lines(figures: &Figures, bytes: usize) -> Vec<Line> {
 }
 
 fn conclude(figures: &Figures) -> Vec<Conclusion> {
-    let new = [("send", figures.relative[0]), ("receive", figures.relative[1])];
     let there = [("send", figures.relative[2]), ("receive", figures.relative[3])];
     let values = |named: &[(&str, f64); 2]| [named[0].1, named[1].1];
     vec![
         Conclusion::new(
             "sending and receiving are slower on real memory, by the copies that it makes (0.91 and 0.9)",
-            named("relative, new memory, the most", &new),
-            most(&values(&new)),
+            named("relative, where the memory is there, the most", &there),
+            most(&values(&there)),
             Bar::AtMost(0.97),
         )
         .unless("the kernel's sockets copy from and to wired memory as from and to any other: there is no copy more"),
         Conclusion::new(
             "they are slower by no more than a tenth: what waits for the network does not wait for the copies",
-            named("relative, the least", &[new, there].concat()),
-            least(&[values(&new), values(&there)].concat()),
+            named("relative, where the memory is there, the least", &there),
+            least(&values(&there)),
             Bar::AtLeast(0.88),
         )
-        .unless("there is no network here to wait for, and making the wired memory is in the time"),
+        .unless("there is no network here to wait for"),
     ]
 }
 
@@ -196,7 +195,7 @@ mod tests {
     #[test]
     fn the_papers_own_figures_have_all_that_it_says() {
         let figures = |relative| Figures { times: [[1.0; 3]; 4], faults: [[0.0; 3]; 4], relative };
-        assert_eq!(held(&conclude(&figures([0.91, 0.9, 0.91, 0.9]))), (2, 2));
+        assert_eq!(held(&conclude(&figures([0.5, 0.6, 0.91, 0.9]))), (2, 2));
         assert_eq!(held(&conclude(&figures([0.5, 1.1, 0.5, 1.4]))), (0, 2));
     }
 }

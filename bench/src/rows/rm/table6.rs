@@ -112,10 +112,6 @@ fn measure(context: &Context) -> Result<Found> {
         place.put(owner.pid(), place.own())?;
         owners.push((asked, owner));
     }
-    // The host is where its owner would be: on this processor.
-    for pid in bench.processes()? {
-        place.put(pid, place.own())?;
-    }
     let kinds: Vec<(usize, usize)> =
         (0..WAYS.len()).flat_map(|way| [(way, 0), (way, 1)]).filter(|kind| *kind != (BY_GUARD, 0)).collect();
     let counts = [context.pick(1_000_000, 10_000), context.pick(2_000, 200), context.pick(2_000, 200)];
@@ -143,7 +139,7 @@ fn measure(context: &Context) -> Result<Found> {
         lines: lines(&figures),
         conclusions: conclude(&figures),
         notes: vec![
-            "Calls a second. Client, owner and host are on one processor; client and owner sleep while they wait. The host looks \
+            "Calls a second. Client and owner are on one processor, and sleep while they wait. The host is where the kernel puts it, and looks \
              again for a while before it sleeps, as it always does."
                 .into(),
             "The counterpart of the page that emulator and server share is a page of an object, written by its owner and mapped \
