@@ -17,7 +17,8 @@ impl Saying {
         Ok(Saying(page))
     }
 
-    /// The page, for a child to touch before it counts: what its own code and stack take is taken then.
+    /// The page, for a child to touch before it counts: what its own code and stack take is taken
+    /// then.
     pub fn page(&self) -> View<'_> {
         self.0.view()
     }
@@ -25,8 +26,8 @@ impl Saying {
     /// What a child finds, which ends then. This waits for its end.
     pub fn of_child(&self, find: impl FnOnce() -> [u64; FIGURES]) -> Result<[u64; FIGURES]> {
         let view = self.0.view();
-        // SAFETY: the library's handlers make the child whole; it measures, writes to a page that it
-        // shares with this process, and ends.
+        // SAFETY: the library's handlers make the child whole; it measures, writes to a page that
+        // it shares with this process, and ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
             for (n, figure) in find().into_iter().enumerate() {

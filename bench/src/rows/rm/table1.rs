@@ -19,8 +19,9 @@ use commonhold::{Access, Channel, ChannelOptions, Host, Mapping, Translation};
 /// The row.
 pub const TABLE_1: Table = Table {
     id: "mach.rm_table1",
-    about: "Bernadat & Black's Table 1, calls that carry nothing, 4, 8 and 16 KiB to another process, and an empty answer: in \
-            line through paged and through wired channels, and landed in wired memory",
+    about: "Bernadat & Black's Table 1, calls that carry nothing, 4, 8 and 16 KiB to another \
+            process, and an empty answer: in line through paged and through wired channels, and \
+            landed in wired memory",
     measure,
 };
 
@@ -165,11 +166,21 @@ fn measure(context: &Context) -> Result<Found> {
         lines: lines(&figures, &copies),
         conclusions: conclude(&figures),
         notes: vec![
-            format!("A call carries so many bytes, its answer none; client and server sleep, on one processor; {each} calls a round."),
-            format!("Copying 16 KiB in one process takes {:.2} µs here; the paper's page takes 1 ms.", figures.copy_us),
-            "Copies: how often a byte that was carried was copied, as client and server count it in the code that copies.".into(),
+            format!(
+                "A call carries so many bytes, its answer none; client and server sleep, on \
+                 one processor; {each} calls a round."
+            ),
+            format!(
+                "Copying 16 KiB in one process takes {:.2} µs here; the paper's page takes 1 ms.",
+                figures.copy_us
+            ),
+            "Copies: how often a byte that was carried was copied, as client and server count it \
+             in the code that copies."
+                .into(),
             "The paper prints ms; by its own page copy of 1 ms its figures are µs.".into(),
-            "Its pages go by reference (out of line). Ours go in line, copied: messages with regions by reference are not there yet.".into(),
+            "Its pages go by reference (out of line). Ours go in line, copied: messages with \
+             regions by reference are not there yet."
+                .into(),
         ],
     })
 }
@@ -200,28 +211,39 @@ fn conclude(figures: &Figures) -> Vec<Conclusion> {
     let grows = |times: [f64; 4]| times[LARGEST] - times[0];
     let explained = |way: usize, times: [f64; 4]| figures.copies[way] * figures.copy_us / grows(times);
     let shares = [("in line", explained(1, in_line)), ("landed", explained(2, landed))];
-    let not_there =
-        "messages with regions by reference are not there: what is paged goes in line, copied twice";
+    let not_there = "messages with regions by reference are not there: what is paged goes in line, \
+                     copied twice";
     let (flat, slower) = (
         "what goes by reference takes as long for 16 KiB as for 4",
         "with bytes a call takes several times as long on real memory (0.28, 0.17, 0.09)",
     );
     let mut all = vec![
-        Conclusion::new("a call without bytes is alike in both (1.07)", "paged ÷ wired channels", figures.null_ratio, ALIKE),
+        Conclusion::new(
+            "a call without bytes is alike in both (1.07)",
+            "paged ÷ wired channels",
+            figures.null_ratio,
+            ALIKE,
+        ),
         Conclusion::new(
             "real memory must copy what is sent twice",
             "copies of a byte that lands in wired memory",
             figures.copies[2],
             Bar::Between(1.9, 2.1),
         )
-        .unless("the sender has the receiver's memory mapped, and copies straight to it: once (docs/MESSAGES.md)"),
+        .unless(
+            "the sender has the receiver's memory mapped, and copies straight to it: once \
+             (docs/MESSAGES.md)",
+        ),
         Conclusion::new(
             "the cost of these copies accounts for most of what bytes add to a call",
             named("copies × the cost of one ÷ what 16 KiB add, what is furthest from 1", &shares),
             furthest(&shares.map(|(_, share)| share)),
             MOST,
         )
-        .unless("one copy of what lies in the processor's cache is less than the bookkeeping of a call with bytes"),
+        .unless(
+            "one copy of what lies in the processor's cache is less than the bookkeeping of a \
+             call with bytes",
+        ),
     ];
     match figures.by_reference {
         Some(times) => all.extend([

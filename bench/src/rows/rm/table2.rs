@@ -18,8 +18,9 @@ use std::time::Instant;
 /// The row.
 pub const TABLE_2: Table = Table {
     id: "mach.rm_table2",
-    about: "Bernadat & Black's Table 2, 1 MiB of new memory, whose every word is counted up twice, and once more by a fork \
-            child: faults, µs a page for zero-fill and lazy faults, and all of it",
+    about: "Bernadat & Black's Table 2, 1 MiB of new memory, whose every word is counted up twice, \
+            and once more by a fork child: faults, µs a page for zero-fill and lazy faults, and \
+            all of it",
     measure,
 };
 
@@ -132,11 +133,12 @@ fn measure(context: &Context) -> Result<Found> {
         lines: lines(&figures),
         conclusions: conclude(&figures),
         notes: vec![
-            "Zero-fill: the first pass less the second; lazy: the child's pass less the second; elapsed: from before the memory is \
-             made until the child has ended. All of them by page."
+            "Zero-fill: the first pass less the second; lazy: the child's pass less the second; \
+             elapsed: from before the memory is made until the child has ended. All of them by \
+             page."
                 .into(),
-            "Faults are those of the thread that makes the pass, by page, the most of any round. The kernel's own copies and \
-             fillings, which no touch asked for, are none."
+            "Faults are those of the thread that makes the pass, by page, the most of any round. \
+             The kernel's own copies and fillings, which no touch asked for, are none."
                 .into(),
             "The paper prints ms; by its own page copy of 1 ms its figures are µs.".into(),
         ],
@@ -182,7 +184,10 @@ fn conclude(figures: &[Figures]) -> Vec<Conclusion> {
         ),
         Conclusion::new(
             "with pages each page is one zero-fill fault, and one lazy fault after a fork",
-            named("faults a page of a paged object, the least", &[("first pass", paged.faults[0]), ("child", paged.faults[2])]),
+            named(
+                "faults a page of a paged object, the least",
+                &[("first pass", paged.faults[0]), ("child", paged.faults[2])],
+            ),
             paged.faults[0].min(paged.faults[2]),
             Bar::Between(0.95, 1.1),
         )
@@ -193,9 +198,13 @@ fn conclude(figures: &[Figures]) -> Vec<Conclusion> {
             paged.zero_fill / paged.lazy,
             Bar::AtLeast(2.0),
         )
-        .unless("zeroing a page was half of the paper's fault; today the trap and the kernel's bookkeeping are most of either"),
+        .unless(
+            "zeroing a page was half of the paper's fault; today the trap and the kernel's \
+             bookkeeping are most of either",
+        ),
         Conclusion::new(
-            "on real memory all of it takes longer, as the pages are copied at the fork (9765 and 8984)",
+            "on real memory all of it takes longer, as the pages are copied at the fork (9765 and \
+             8984)",
             named("wired, copied ÷ with pages, the least", &slower),
             slower[0].1.min(slower[1].1),
             Bar::AtLeast(1.0),
@@ -207,7 +216,10 @@ fn conclude(figures: &[Figures]) -> Vec<Conclusion> {
             figures[PAGED_COPY].fork / paged.fork,
             Bar::AtMost(1.25),
         )
-        .unless("an object's copy is made at the fork: one on write would show the child what others write (docs/MAPPING.md)"),
+        .unless(
+            "an object's copy is made at the fork: one on write would show the child what \
+             others write (docs/MAPPING.md)",
+        ),
     ]
 }
 

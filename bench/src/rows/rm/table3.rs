@@ -19,8 +19,9 @@ use std::cell::RefCell;
 /// The row.
 pub const TABLE_3: Table = Table {
     id: "mach.rm_table3",
-    about: "Bernadat & Black's Table 3, µs a page of memory that is allocated at once and touched, allocated page by page and \
-            touched, and grown page by page: objects, and segments within a wired object beside the kernel's own memory",
+    about: "Bernadat & Black's Table 3, µs a page of memory that is allocated at once and touched, \
+            allocated page by page and touched, and grown page by page: objects, and segments \
+            within a wired object beside the kernel's own memory",
     measure,
 };
 
@@ -40,8 +41,8 @@ enum Who {
     Object(Translation),
     /// mmap without an object, as `malloc` asks for it.
     Kernel,
-    /// The allocator of segments, in a wired object that the program has mapped: as `malloc` is, it is a
-    /// part of the program. What it gives is zeroed, as the paper's is.
+    /// The allocator of segments, in a wired object that the program has mapped: as `malloc` is, it
+    /// is a part of the program. What it gives is zeroed, as the paper's is.
     Segments,
 }
 
@@ -212,12 +213,15 @@ fn measure(context: &Context) -> Result<Found> {
         lines: lines(&figures),
         conclusions: conclude(&figures, Some(moves as f64)),
         notes: vec![
-            format!("{pages} pages; one word of each is written. Objects are made and mapped; their ends are not in the times."),
-            "Segments in a wired object are zeroed before they are given, as wired objects are; what mmap gives is zeroed by the \
-             fault."
+            format!(
+                "{pages} pages; one word of each is written. Objects are made and mapped; \
+                 their ends are not in the times."
+            ),
+            "Segments in a wired object are zeroed before they are given, as wired objects are; \
+             what mmap gives is zeroed by the fault."
                 .into(),
-            "Grown: an object of one page gets one more at a time, which is mapped and touched (resize, map). Touches alone have \
-             their faults counted."
+            "Grown: an object of one page gets one more at a time, which is mapped and touched \
+             (resize, map). Touches alone have their faults counted."
                 .into(),
             "The paper prints ms; by its own page copy of 1 ms its figures are µs.".into(),
         ],
@@ -293,7 +297,8 @@ fn conclude(figures: &All, moves: Option<f64>) -> Vec<Conclusion> {
                 Bar::AtLeast(1.0),
             )
             .unless(
-                "the arena is not fragmented, and its free pages lie behind the object: it grows in place",
+                "the arena is not fragmented, and its free pages lie behind the object: it grows \
+                 in place",
             ),
             None => Conclusion::not_asked("growth at every call may move or copy segments", "nothing grew"),
         },

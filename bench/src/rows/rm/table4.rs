@@ -23,8 +23,9 @@ use std::fs::File;
 /// The row.
 pub const TABLE_4: Table = Table {
     id: "mach.rm_table4",
-    about: "Bernadat & Black's Table 4, a file of 8 MiB made by a server for a client and copied to /dev/null, whose bytes go \
-            by shared memory or in messages, paged and wired; in the page cache, and with the disk",
+    about: "Bernadat & Black's Table 4, a file of 8 MiB made by a server for a client and copied \
+            to /dev/null, whose bytes go by shared memory or in messages, paged and wired; in the \
+            page cache, and with the disk",
     measure,
 };
 
@@ -206,17 +207,21 @@ fn measure(context: &Context) -> Result<Found> {
         conclusions: conclude(&figures),
         notes: vec![
             format!(
-                "KB (10³ bytes) a second, {} KiB, 8 KiB at a time, each a message to the server and its answer; both sleep, on one \
-                 processor.",
+                "KB (10³ bytes) a second, {} KiB, 8 KiB at a time, each a message to the server \
+                 and its answer; both sleep, on one processor.",
                 bytes >> 10
             ),
-            "The program's own memory is the beginning and the end of each way; copies are those between client and server, without \
-             the file system's own, as both count them in the code that copies."
+            "The program's own memory is the beginning and the end of each way; copies are those \
+             between client and server, without the file system's own, as both count them in the \
+             code that copies."
                 .into(),
-            "The paper's DEFAULT server shares memory with its programs, its SMALL server gets messages; real memory has \
-             messages alone. Wired shared memory has no counterpart there."
+            "The paper's DEFAULT server shares memory with its programs, its SMALL server gets \
+             messages; real memory has messages alone. Wired shared memory has no counterpart \
+             there."
                 .into(),
-            "What is paged goes in line, copied: messages with regions by reference are not there yet.".into(),
+            "What is paged goes in line, copied: messages with regions by reference are not there \
+             yet."
+                .into(),
         ],
     })
 }
@@ -249,7 +254,10 @@ fn conclude(figures: &Figures) -> Vec<Conclusion> {
             least(&values(&shared)),
             Bar::AtLeast(1.05),
         )
-        .unless("either way takes a message a block, and the one copy more is of what lies in the processor's cache"),
+        .unless(
+            "either way takes a message a block, and the one copy more is of what lies in the \
+             processor's cache",
+        ),
         Conclusion::new(
             "in messages, real memory implies two extra page copies",
             "copies of a byte, wired less paged",
@@ -265,7 +273,8 @@ fn conclude(figures: &Figures) -> Vec<Conclusion> {
         )
         .unless("it has no copy more, but one less"),
         Conclusion::new(
-            "most of the time is spent waiting for the disk, beside which the extra copies do not matter",
+            "most of the time is spent waiting for the disk, beside which the extra copies do not \
+             matter",
             named("relative, with the disk, what is furthest from 1", &with_disk),
             furthest(&values(&with_disk)),
             ALIKE,

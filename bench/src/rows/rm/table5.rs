@@ -22,8 +22,9 @@ use std::os::fd::OwnedFd;
 /// The row.
 pub const TABLE_5: Table = Table {
     id: "mach.rm_table5",
-    about: "Bernadat & Black's Table 5, a file sent and received by TCP (loopback) through memory without an object, paged and \
-            wired objects: KB/s, in new memory and in memory that is there",
+    about: "Bernadat & Black's Table 5, a file sent and received by TCP (loopback) through memory \
+            without an object, paged and wired objects: KB/s, in new memory and in memory that is \
+            there",
     measure,
 };
 
@@ -138,12 +139,18 @@ fn measure(context: &Context) -> Result<Found> {
         lines: lines(&figures, bytes),
         conclusions: conclude(&figures),
         notes: vec![
-            format!("KB (10³ bytes) a second; {} MiB, 64 KiB at a time, each at its own place in the memory.", bytes >> 20),
-            "The file lies in memory (a memfd), so that no disk is timed. Sending ends with the peer's word that all is there. \
-             The first two lines include making and mapping the memory."
+            format!(
+                "KB (10³ bytes) a second; {} MiB, 64 KiB at a time, each at its own place in \
+                 the memory.",
+                bytes >> 20
+            ),
+            "The file lies in memory (a memfd), so that no disk is timed. Sending ends with the \
+             peer's word that all is there. The first two lines include making and mapping the \
+             memory."
                 .into(),
-            "Faults are those of the calling thread by page, also within calls, the most of any round; those of wired memory, \
-             new, are pages of the library's own memory and the making of an arena's mapping."
+            "Faults are those of the calling thread by page, also within calls, the most of any \
+             round; those of wired memory, new, are pages of the library's own memory and the \
+             making of an arena's mapping."
                 .into(),
         ],
     })
@@ -171,14 +178,19 @@ fn conclude(figures: &Figures) -> Vec<Conclusion> {
     let values = |named: &[(&str, f64); 2]| [named[0].1, named[1].1];
     vec![
         Conclusion::new(
-            "sending and receiving are slower on real memory, by the copies that it makes (0.91 and 0.9)",
+            "sending and receiving are slower on real memory, by the copies that it makes (0.91 \
+             and 0.9)",
             named("relative, where the memory is there, the most", &there),
             most(&values(&there)),
             Bar::AtMost(0.97),
         )
-        .unless("the kernel's sockets copy from and to wired memory as from and to any other: there is no copy more"),
+        .unless(
+            "the kernel's sockets copy from and to wired memory as from and to any other: \
+             there is no copy more",
+        ),
         Conclusion::new(
-            "they are slower by no more than a tenth: what waits for the network does not wait for the copies",
+            "they are slower by no more than a tenth: what waits for the network does not wait for \
+             the copies",
             named("relative, where the memory is there, the least", &there),
             least(&values(&there)),
             Bar::AtLeast(0.88),

@@ -19,8 +19,8 @@ use std::hint::black_box;
 /// The row.
 pub const TABLE_6: Table = Table {
     id: "mach.rm_table6",
-    about: "Bernadat & Black's Table 6, an object's state from a page that its owner shares, by message to its owner, and by \
-            message to the host, paged and wired: calls a second",
+    about: "Bernadat & Black's Table 6, an object's state from a page that its owner shares, by \
+            message to its owner, and by message to the host, paged and wired: calls a second",
     measure,
 };
 
@@ -139,14 +139,17 @@ fn measure(context: &Context) -> Result<Found> {
         lines: lines(&figures),
         conclusions: conclude(&figures),
         notes: vec![
-            "Calls a second. Client and owner are on one processor, and sleep while they wait. The host is where the kernel puts it, and looks \
-             again for a while before it sleeps, as it always does."
+            "Calls a second. Client and owner are on one processor, and sleep while they wait. The \
+             host is where the kernel puts it, and looks again for a while before it sleeps, as it \
+             always does."
                 .into(),
-            "The counterpart of the page that emulator and server share is a page of an object, written by its owner and mapped \
-             to read by who asks; of getpid by message, 8 bytes to another process and 8 back; of getuid, the host's answer to \
-             what an object is (stat)."
+            "The counterpart of the page that emulator and server share is a page of an object, \
+             written by its owner and mapped to read by who asks; of getpid by message, 8 bytes to \
+             another process and 8 back; of getuid, the host's answer to what an object is (stat)."
                 .into(),
-            "A guard is how a program learns where a movable object lies: one change of a word. What is paged does not move.".into(),
+            "A guard is how a program learns where a movable object lies: one change of a word. \
+             What is paged does not move."
+                .into(),
         ],
     })
 }
@@ -185,12 +188,16 @@ fn conclude(figures: &Figures) -> Vec<Conclusion> {
             ALIKE,
         ),
         Conclusion::new(
-            "real memory has no shared page to spare a segment for, and is left with messages (0.12)",
+            "real memory has no shared page to spare a segment for, and is left with messages \
+             (0.12)",
             "what real memory has at best ÷ the paged shared page",
             relative(PAGE_SHARED),
             Bar::AtMost(0.5),
         )
-        .unless("a wired page lies in an arena with others and costs no segment of its own: it can be shared (docs/REAL-MEMORY.md)"),
+        .unless(
+            "a wired page lies in an arena with others and costs no segment of its own: it can \
+             be shared (docs/REAL-MEMORY.md)",
+        ),
     ]
 }
 

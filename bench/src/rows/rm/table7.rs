@@ -19,8 +19,9 @@ use std::process::{Command, Stdio};
 /// The row.
 pub const TABLE_7: Table = Table {
     id: "mach.rm_table7",
-    about: "Bernadat & Black's Table 7, find that starts grep for each file, find alone, grep alone, over 115 files with the \
-            sizes of C headers: files of a disk, paged objects and wired objects through the mount",
+    about: "Bernadat & Black's Table 7, find that starts grep for each file, find alone, grep \
+            alone, over 115 files with the sizes of C headers: files of a disk, paged objects and \
+            wired objects through the mount",
     measure,
 };
 
@@ -143,11 +144,12 @@ fn measure(context: &Context) -> Result<Found> {
         conclusions: conclude(&figures),
         notes: vec![
             format!("{} files of {bytes} bytes together, in memory; elapsed times.", texts.len()),
-            "The programs read objects as files, through the mount: that is how a program that knows nothing of objects has \
-             them. What is paged is read by the kernel itself, what is wired is given by the mount's server."
+            "The programs read objects as files, through the mount: that is how a program that \
+             knows nothing of objects has them. What is paged is read by the kernel itself, what \
+             is wired is given by the mount's server."
                 .into(),
-            "find and grep themselves are started from the kernel's page cache, in each column: there is no wired memory for \
-             programs."
+            "find and grep themselves are started from the kernel's page cache, in each column: \
+             there is no wired memory for programs."
                 .into(),
         ],
     })
@@ -190,7 +192,10 @@ fn conclude(figures: &Figures) -> Vec<Conclusion> {
             figures.relative[2],
             ALIKE,
         )
-        .unless("wired objects are read by way of the mount's server, and paged ones by the kernel alone"),
+        .unless(
+            "wired objects are read by way of the mount's server, and paged ones by the kernel \
+             alone",
+        ),
         Conclusion::new(
             "find's time is negligible",
             named("find ÷ find + grep, the most", &shares),

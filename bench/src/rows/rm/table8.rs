@@ -18,8 +18,9 @@ use std::time::Instant;
 /// The row.
 pub const TABLE_8: Table = Table {
     id: "mach.rm_table8",
-    about: "Bernadat & Black's Table 8, fork, exec of a program that does nothing, and wait, by a program that maps a paged or \
-            a wired object, which a child shares, has a copy of, or does not have",
+    about: "Bernadat & Black's Table 8, fork, exec of a program that does nothing, and wait, by a \
+            program that maps a paged or a wired object, which a child shares, has a copy of, or \
+            does not have",
     measure,
 };
 
@@ -66,7 +67,9 @@ impl Figures {
 
 fn measure(context: &Context) -> Result<Found> {
     let (bench, host, _pool) = wired::begin(context, 64 << 20)?;
-    let Some(program) = installed::find("true") else { return skipped("there is no program `true`") };
+    let Some(program) = installed::find("true") else {
+        return skipped("there is no program `true`");
+    };
     let mapped = all();
     let mut forkers = Vec::new();
     for (n, one) in mapped.iter().enumerate() {
@@ -108,21 +111,28 @@ fn measure(context: &Context) -> Result<Found> {
         lines: lines(&figures),
         conclusions: conclude(&figures),
         notes: vec![
-            format!("µs a child, means of {each}, medians of rounds. The object has been written from end to end."),
             format!(
-                "Copying a page into new memory takes {:.2} µs here, its fault included; 1 ms in the paper.",
+                "µs a child, means of {each}, medians of rounds. The object has been written \
+                 from end to end."
+            ),
+            format!(
+                "Copying a page into new memory takes {:.2} µs here, its fault included; 1 ms in \
+                 the paper.",
                 figures.page_us
             ),
             "The paper prints ms; by its own copies, 18.5 and 29 ms, its figures are µs.".into(),
-            "A wired copy is locked before the child goes on; a wired object that is shared is in the child's page tables, whole, \
-             before it goes on, with its arena."
+            "A wired copy is locked before the child goes on; a wired object that is shared is in \
+             the child's page tables, whole, before it goes on, with its arena."
                 .into(),
-            "The program that is started is the system's `true`, with its loader: from the kernel's page cache, in both.".into(),
+            "The program that is started is the system's `true`, with its loader: from the \
+             kernel's page cache, in both."
+                .into(),
         ],
     })
 }
 
-/// Seconds for one page of 16 MiB that is copied into new memory: as at a fork, into pages that are not there yet.
+/// Seconds for one page that is copied into new memory: as at a fork, into pages that are not there
+/// yet.
 fn page_copy_s() -> Result<f64> {
     const PAGES: usize = 1024;
     let from = RawMapping::anonymous(PAGES * PAGE)?;
