@@ -219,6 +219,9 @@ fn measure(context: &Context) -> Result<Found> {
              messages; real memory has messages alone. Wired shared memory has no counterpart \
              there."
                 .into(),
+            "A landing saves a copy of 8 KiB, and costs more than that: it is posted and taken each \
+             time."
+                .into(),
             "What is paged goes in line, copied: messages with regions by reference are not there \
              yet."
                 .into(),

@@ -90,14 +90,16 @@ fn measure(context: &Context) -> Result<Found> {
             [bench.state().into(), object.into(), inherit.into(), program.clone().into()];
         forkers.push(Worker::start("forker", &words)?);
     }
-    let each = context.pick(20, 2);
+    // What is large takes long, and is done less often.
+    let each = [context.pick(20, 2), context.pick(4, 1)];
     // First all that fork, then all that start a program, then the copy of a page.
     let count = mapped.len();
-    let rounds = Rounds::run(2 * count + 1, context.pick(41, 3), |n| match n.checked_sub(2 * count) {
+    let rounds = Rounds::run(2 * count + 1, context.pick(21, 3), |n| match n.checked_sub(2 * count) {
         Some(_) => page_copy_s(),
         None => {
             let verb = if n < count { "fork" } else { "exec" };
-            Ok(forkers[n % count].ask(&format!("{verb} {each}"))?.parse::<f64>()?)
+            let size = mapped[n % count].map_or(0, |(size, ..)| size);
+            Ok(forkers[n % count].ask(&format!("{verb} {}", each[size]))?.parse::<f64>()?)
         }
     })?;
     let figures = Figures {
@@ -112,7 +114,7 @@ fn measure(context: &Context) -> Result<Found> {
         conclusions: conclude(&figures),
         notes: vec![
             format!(
-                "µs a child, means of {each}, medians of rounds. The object has been written \
+                "µs a child, means of {each:?} by size, medians of rounds. The object has been written \
                  from end to end."
             ),
             format!(
