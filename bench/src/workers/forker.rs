@@ -28,7 +28,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         }
     };
     if let Some(mapping) = &mapping {
-        View::of(mapping).count_up_words();
+        View::of(mapping).write_words(1);
     }
     worker::say("ready")?;
     for line in std::io::stdin().lines() {

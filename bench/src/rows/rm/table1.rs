@@ -136,7 +136,7 @@ fn measure(context: &Context) -> Result<Found> {
     View::of(&from).write_pages();
     let (bytes, mut reply) = (vec![7; SIZES[LARGEST]], Vec::new());
     let copied = RawMapping::anonymous(2 * SIZES[LARGEST])?;
-    copied.view().count_up_words();
+    copied.view().write_words(1);
     let each = context.pick(2000, 100);
     let rounds = Rounds::run(kinds.len() + 1, context.pick(31, 5), |n| {
         let all = seconds(|| {

@@ -18,7 +18,7 @@ use std::time::Instant;
 /// The row.
 pub const TABLE_2: Table = Table {
     id: "mach.rm_table2",
-    about: "Bernadat & Black's Table 2, 1 MiB of new memory, whose every word is counted up twice, \
+    about: "Bernadat & Black's Table 2, 1 MiB of new memory, whose every word is written twice, \
             and once more by a fork child: faults, µs a page for zero-fill and lazy faults, and \
             all of it",
     measure,
@@ -49,7 +49,7 @@ struct Pass {
 
 fn pass(view: View<'_>) -> Pass {
     let (before, begun) = (thread_faults(), Instant::now());
-    view.count_up_words();
+    view.write_words(1);
     let seconds = begun.elapsed().as_secs_f64();
     Pass { seconds, faults: thread_faults() - before }
 }
@@ -190,8 +190,7 @@ fn conclude(figures: &[Figures]) -> Vec<Conclusion> {
             ),
             paged.faults[0].min(paged.faults[2]),
             Bar::Between(0.95, 1.1),
-        )
-        .unless("a lazy fault maps sixteen pages that are there, one a page no more"),
+        ),
         Conclusion::new(
             "a zero-fill fault costs more than twice what a lazy one does (508 and 196)",
             "zero fill ÷ lazy, of a paged object",
