@@ -35,6 +35,7 @@ mod storm;
 mod striking;
 mod tables;
 mod tight;
+mod transfer;
 mod view;
 mod worker;
 mod workers;

@@ -43,6 +43,17 @@ impl<'a> View<'a> {
         self.length / PAGE
     }
 
+    /// A part of it.
+    pub fn part(self, offset: usize, length: usize) -> View<'a> {
+        let start = NonNull::new(self.at(offset, length)).unwrap_or(self.start);
+        View { start, length, mapping: PhantomData }
+    }
+
+    /// Its first byte, for system calls that fill memory or read it.
+    pub fn as_mut_ptr(self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
     fn at(self, offset: usize, length: usize) -> *mut u8 {
         assert!(offset.checked_add(length).is_some_and(|end| end <= self.length), "outside of the view");
         // SAFETY: the assertion keeps it inside the mapping, which lives as long as the view.
@@ -104,6 +115,12 @@ impl<'a> View<'a> {
         unsafe { std::ptr::copy(bytes.as_ptr(), self.at(offset, bytes.len()), bytes.len()) }
     }
 
+    /// Makes all of it zero.
+    pub fn zero(self) {
+        // SAFETY: inside of a mapping that lives, and no slice of shared memory exists to overlap.
+        unsafe { self.at(0, self.length).write_bytes(0, self.length) }
+    }
+
     /// Copies all of another view, which is as long.
     pub fn copy(self, from: View<'_>) {
         let (source, target) = (from.at(0, self.length), self.at(0, self.length));
@@ -139,6 +156,17 @@ impl<'a> View<'a> {
     #[inline(never)]
     pub fn write_pages(self) {
         (0..self.pages()).for_each(|page| self.write_word(page * PAGE, page as u64 + 1));
+    }
+
+    /// Writes every word, in order, without reading it: a page that is not there is a fault of a
+    /// write, whatever the compiler makes of the loop.
+    #[inline(never)]
+    pub fn write_words(self, value: u64) {
+        let words = self.start.as_ptr().cast::<u64>();
+        for n in 0..self.length / 8 {
+            // SAFETY: inside of a mapping that lives and begins at a page.
+            unsafe { words.add(n).write_volatile(value) }
+        }
     }
 
     /// Reads and writes words at random places, in turns.
@@ -182,6 +210,22 @@ impl RawMapping {
     /// Maps `length` bytes of a file, copied when written.
     pub fn private(fd: impl AsFd, length: usize) -> io::Result<RawMapping> {
         Self::map(fd, length, true)
+    }
+
+    /// Memory of this process alone, as `malloc` has it of the kernel.
+    pub fn anonymous(length: usize) -> io::Result<RawMapping> {
+        let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+        // SAFETY: the kernel chooses free addresses.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                length,
+                protection,
+                rustix::mm::MapFlags::PRIVATE,
+            )
+        }?;
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(RawMapping { start, length })
     }
 
     fn map(fd: impl AsFd, length: usize, private: bool) -> io::Result<RawMapping> {
@@ -243,6 +287,10 @@ mod tests {
         one.view().read(PAGE + 5, &mut bytes);
         assert_eq!(&bytes, b"abc");
         assert_eq!(one.view().touch_pages(), 10);
+        let own = RawMapping::anonymous(2 * PAGE).unwrap();
+        own.view().write_words(1);
+        own.view().part(PAGE, 8).write_words(2);
+        assert_eq!(own.view().sum_words(), 2 * PAGE as u64 / 8 + 1);
         one.view().mix(4096, 7);
         assert!((0..4).any(|page| one.view().read_word(page * PAGE + 8) != 0), "half of the accesses write");
     }

@@ -28,13 +28,13 @@ pub struct WiredRatio;
 /// How often a byte is copied.
 pub struct Copies;
 
-pub fn partner(bench: &BenchHost, words: &[&str]) -> Result<Worker> {
+pub(super) fn partner(bench: &BenchHost, words: &[&str]) -> Result<Worker> {
     let mut arguments: Vec<OsString> = vec![bench.state().into()];
     arguments.extend(words.iter().map(OsString::from));
     Worker::start("channel-partner", &arguments)
 }
 
-pub fn channel(host: &Host, name: &str) -> Result<Channel> {
+pub(super) fn channel(host: &Host, name: &str) -> Result<Channel> {
     Ok(Channel::create(host, name, &ChannelOptions::default())?)
 }
 
@@ -112,7 +112,7 @@ impl Row for NullRatio {
     }
 }
 
-pub fn end(there: &Channel, back: &Channel, mut worker: Worker) -> Result<()> {
+pub(super) fn end(there: &Channel, back: &Channel, mut worker: Worker) -> Result<()> {
     there.send(END, b"", None)?;
     back.receive(None)?;
     worker.line().map(drop)

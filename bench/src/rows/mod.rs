@@ -49,6 +49,7 @@ mod remote_handoff_per_s;
 mod remote_idle_cost;
 mod remote_seq_ratio;
 mod restart_pause_ratio;
+mod rm;
 mod scale_hosts_1000;
 mod scale_memory;
 mod scale_roles;
@@ -119,6 +120,14 @@ pub fn all() -> Vec<&'static dyn Row> {
         &scale_memory::UntouchedBytes,
         &mach_fig8::MachFig8,
         &mach_table1::MachTable1,
+        &rm::TABLE_1,
+        &rm::TABLE_2,
+        &rm::TABLE_3,
+        &rm::TABLE_4,
+        &rm::TABLE_5,
+        &rm::TABLE_6,
+        &rm::TABLE_7,
+        &rm::TABLE_8,
         &sprite_remote::SpriteTable4Remote,
         &sprite_table5::SpriteTable5,
         &sprite_remote::SpriteTable6Remote,
@@ -201,7 +210,9 @@ mod tests {
                         model.violations sim.violations explicit.messages \
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
                         hotspot.first_cycle crash.cluster_failures crash.tight_failures fence.stale_ms restart.pause_ratio slow.collateral scale.hosts_1000 scale.bytes_per_page \
-                        scale.untouched_bytes mach.fig8 mach.table1 sprite.table4_remote sprite.table5 \
+                        scale.untouched_bytes mach.fig8 mach.table1 \
+                        mach.rm_table1 mach.rm_table2 mach.rm_table3 mach.rm_table4 \
+                        mach.rm_table5 mach.rm_table6 mach.rm_table7 mach.rm_table8 sprite.table4_remote sprite.table5 \
                         sprite.table6_remote ptshare.hugetlb_kib_per_process ptshare.hugetlb_second_faults ptshare.attach_us_ratio ptshare.module_kib_per_process ptshare.module_second_faults ptshare.fig9_11 ptshare.fig12 ptshare.bank_flat ptshare.bank_gain \
                         postgres.page_tables_ratio postgres.tps_vs_4k postgres.tps_vs_huge preload.cost_ratio \
                         preload.start_ratio mount.direct_ratio mount.seq_ratio \

@@ -22,13 +22,13 @@ pub struct SeqRatio;
 const READ: usize = 128 * 1024;
 
 /// A host's objects as files, until it is dropped.
-struct Mounted<'h> {
+pub(super) struct Mounted<'h> {
     host: &'h BenchHost,
     directory: PathBuf,
 }
 
 impl<'h> Mounted<'h> {
-    fn of(host: &'h BenchHost, context: &Context) -> Result<Mounted<'h>> {
+    pub(super) fn of(host: &'h BenchHost, context: &Context) -> Result<Mounted<'h>> {
         if !rustix::process::geteuid().is_root() {
             return skipped("the kernel gives files through for root alone");
         }
@@ -41,6 +41,11 @@ impl<'h> Mounted<'h> {
             return Ok(mounted);
         }
         failed(format!("`mount` said: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    }
+
+    /// Where they are.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     fn command(&self, verb: &str, words: &[&str]) -> Result<std::process::Output> {

@@ -27,6 +27,7 @@ pub const TOUCH: u32 = 2;
 /// * `map ASK ANSWER`: maps each object that comes, touches its pages if it is told to, lets it go,
 ///   and says what it found.
 /// * `socket PATH BYTES`: reads as many bytes again and again from who connects, and answers one.
+/// * `take ASK ANSWER`: receives, and answers with nothing.
 /// * `land CHANNEL ANSWER OBJECT BYTES`: posts a landing, says so, receives, and so on.
 ///
 /// At the end it says how many bytes it copied.
@@ -45,6 +46,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         ("sleep" | "spin", [ask, answer]) => echo(&open(ask)?, &open(answer)?, what == "spin"),
         ("map", [ask, answer]) => map(&open(ask)?, &open(answer)?),
         ("socket", [path, bytes]) => socket(Path::new(path), bytes.parse()?),
+        ("take", [ask, answer]) => take(&open(ask)?, &open(answer)?),
         ("land", [channel, answer, object, bytes]) => {
             let (channel, answer) = (open(channel)?, open(answer)?);
             let object = host.open(object, Access::ReadWrite)?;
@@ -108,6 +110,18 @@ fn socket(path: &Path, bytes: usize) -> Result<()> {
         stream.write_all(&[memory[bytes - 1]])?;
     }
     Ok(())
+}
+
+fn take(ask: &Channel, answer: &Channel) -> Result<()> {
+    worker::say("ready")?;
+    let mut bytes = Vec::new();
+    loop {
+        let kind = ask.receive_into(&mut bytes, None)?.kind;
+        if kind == END {
+            return worker::say(&(ask.copied_bytes() + answer.copied_bytes()).to_string());
+        }
+        answer.send(kind, b"", None)?;
+    }
 }
 
 /// Receives without ever sleeping.

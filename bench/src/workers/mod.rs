@@ -4,6 +4,8 @@ mod adder;
 pub mod attach_server;
 pub mod channel_partner;
 pub mod fault_server;
+pub mod file_server;
+mod forker;
 mod gap_watcher;
 mod idle_client;
 pub mod page_server;
@@ -16,6 +18,7 @@ mod sharer;
 pub mod slow_file;
 mod slow_pager;
 mod stream_server;
+pub mod tcp_peer;
 mod turn_writer;
 mod wired_client;
 
@@ -51,6 +54,8 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
         "bank-client" => crate::bank::client::run(arguments),
         "channel-partner" => channel_partner::run(arguments),
         "fault-server" => fault_server::run(),
+        "file-server" => file_server::run(arguments),
+        "forker" => forker::run(arguments),
         "gap-watcher" => gap_watcher::run(arguments),
         "idle-client" => idle_client::run(arguments),
         "page-server" => page_server::run(arguments),
@@ -59,6 +64,7 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
         "sharer" => sharer::run(arguments),
         "slow-file" => slow_file::run(arguments),
         "slow-pager" => slow_pager::run(arguments),
+        "tcp-peer" => tcp_peer::run(),
         "turn-writer" => turn_writer::run(arguments),
         "wired-client" => wired_client::run(arguments),
         "stream-server" => stream_server::run(arguments),
