@@ -71,7 +71,7 @@ impl Server {
     fn serve(&mut self) -> Result<()> {
         let mut bytes = Vec::new();
         loop {
-            let (kind, _, region) = self.ask.receive_into(&mut bytes, None)?;
+            let commonhold::Received { kind, region, .. } = self.ask.receive_into(&mut bytes, None)?;
             match kind {
                 EMPTY => self.file.set_len(0)?,
                 WRITE => self.write(&bytes, region.is_some())?,
