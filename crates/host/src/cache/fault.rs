@@ -210,6 +210,7 @@ impl Cache {
 
     /// The book learns of a write before it happens.
     pub(super) fn note_write(&self, inner: &mut Inner, page: u64) {
+        inner.unprotected.insert(page as u32);
         if !inner.book.is_noted(page as u32) {
             self.note_writes(inner, PageRange::new(page, 1));
         }
@@ -217,6 +218,7 @@ impl Cache {
 
     pub(super) fn note_writes(&self, inner: &mut Inner, pages: PageRange) {
         let set = book::set_of(pages);
+        inner.unprotected |= &set;
         if let Err(error) = inner.book.add_dirty(&set) {
             self.machine.log(format_args!(
                 "object {}: dirty pages are known to this process only: {error}",

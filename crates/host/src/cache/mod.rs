@@ -230,8 +230,9 @@ struct Inner {
     children: Vec<snapshots::Child>,
     /// Pages whose writers wait until those have them.
     giving: RoaringBitmap,
-    /// Frames of the host before that no instant held since. It may have had no room on its disk to note a write.
-    unsure: RoaringBitmap,
+    /// Pages that some mapping under synchronous protection may be able to write without a fault: those that were written since
+    /// the last instant that held them, and all frames of the host before.
+    unprotected: RoaringBitmap,
 }
 
 struct Waiting {
@@ -329,7 +330,7 @@ impl Cache {
                 is_telling: false,
                 children: Vec::new(),
                 giving: RoaringBitmap::new(),
-                unsure: RoaringBitmap::new(),
+                unprotected: RoaringBitmap::new(),
             }),
             held: Mutex::default(),
             settled: bell::Bell::default(),

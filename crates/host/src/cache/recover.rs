@@ -40,7 +40,7 @@ impl Cache {
         self.budget.take_anyway(resident.len());
         self.machine.budget.take_anyway(resident.len());
         inner.order = book::runs(&resident).into();
-        inner.unsure = resident.clone();
+        inner.unprotected = resident.clone();
         inner.resident = resident;
         Ok(())
     }

@@ -76,11 +76,9 @@ impl Cache {
             let why = "the object has become smaller meanwhile: take the snapshot again";
             return Err(Error::new(ErrorKind::Mismatch, why));
         }
-        // What may be written without a fault is marked: everything else is protected already.
-        let mut written = book::within(inner.book.dirty(), pages) | book::within(inner.book.writing(), pages);
-        written |= book::within(&inner.unsure, pages);
-        self.protect_synchronous(&inner, &written)?;
-        book::remove(&mut inner.unsure, pages);
+        // Everything else is protected already.
+        self.protect_synchronous(&inner, &book::within(&inner.unprotected, pages))?;
+        book::remove(&mut inner.unprotected, pages);
         inner.children.push(Child { id, link, cache: Arc::downgrade(child), moves: false });
         Ok(())
     }
