@@ -286,6 +286,13 @@ impl Cache {
         }
         self.machine.counters.installed.fetch_add(run.count, Ordering::Relaxed);
         self.settle(&mut inner, run);
+        // The frames of a reader came into being past its page tables. It wants the next ones, too.
+        if let Some(reader) = mapping.filter(|mapping| !shown && !mapping.writes_object())
+            && inner.rights.is_none()
+            && inner.shows(reader, run)
+        {
+            self.show_run(&mut inner, reader, run);
+        }
         Ok(run.end())
     }
 

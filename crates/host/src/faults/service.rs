@@ -193,6 +193,7 @@ struct Thread {
     /// Where the last fault came from: looked at most often.
     hot: Option<Arc<Source>>,
     vain: u32,
+    looks: u32,
     last_fault: Instant,
     /// Nothing is left to serve.
     leaves: bool,
@@ -206,6 +207,7 @@ impl Thread {
             ahead: VecDeque::new(),
             hot: None,
             vain: 0,
+            looks: 0,
             last_fault: Instant::now(),
             leaves: false,
         }
@@ -216,8 +218,7 @@ impl Thread {
         let _ = slice::ask_for_short();
         let mut busy = 0u32;
         while !self.leaves {
-            let found =
-                if self.ahead.is_empty() && !self.spin() { self.wait(true) } else { self.wait(false) };
+            let found = if self.ahead.is_empty() { self.spin() || self.wait(true) } else { self.wait(false) };
             busy = if found { busy + 1 } else { 0 };
             if !busy.is_multiple_of(AHEAD_EVERY) {
                 continue;
@@ -292,11 +293,10 @@ impl Thread {
             return false;
         }
         let start = Instant::now();
-        let mut looks = 0u32;
         while start.elapsed() < SPIN {
-            looks += 1;
-            // The hot one mostly, all of them now and then.
-            let found = if looks.is_multiple_of(8) { self.wait(false) } else { self.serve(&hot) };
+            self.looks = self.looks.wrapping_add(1);
+            // The hot one mostly, all of them now and then, also where faults come without a pause.
+            let found = if self.looks.is_multiple_of(8) { self.wait(false) } else { self.serve(&hot) };
             if found {
                 self.vain = 0;
                 return true;
