@@ -172,7 +172,7 @@ class Channel:
             return self._native.send_by_reference(kind, data, where, offset, whole, timeout)
         if offset != 0 or length is not None:
             raise TypeError("of an array a slice says which part: send_by_reference(array[10:20])")
-        if not where.flags.c_contiguous:
+        if not isinstance(where, np.ndarray) or not where.flags.c_contiguous:
             raise TypeError("what is sent by reference is an array in one run")
         pages = _pages_of(where)
         first, nbytes = _native.address_range(where)

@@ -72,7 +72,9 @@ fn why(log: &str) -> Option<String> {
     let said = log.lines().rev().filter_map(|line| words(line, "host["));
     let mut own = said.filter(|(who, _)| who == pid).map(|(_, words)| words);
     let why = own.find_map(|words| words.strip_prefix("ended by an error: ").map(str::to_owned));
-    Some(why.unwrap_or_else(|| format!("the last one ended after {end}")))
+    // One that was killed, and the next is on its way.
+    let comes = why.is_none() && end.ends_with("the next starts in 0 ms");
+    (!comes).then(|| why.unwrap_or_else(|| format!("the last one ended after {end}")))
 }
 
 /// Ends the keeper of a directory in which no host can be started. What it alone holds is lost.
@@ -134,6 +136,8 @@ mod tests {
         assert_eq!(why(&(log.clone() + started)), None, "one is on its way");
         let killed = why(&[started, ended].concat()).unwrap();
         assert!(killed.contains("exit code 1") && killed.contains("100 ms"), "{killed}");
+        let at_once = ended.replace("100 ms", "0 ms");
+        assert_eq!(why(&[started, &at_once].concat()), None, "the next is on its way");
         assert!(why(&(log + "T keeper[1]: ended\n")).unwrap().contains("keeper ended"));
         assert_eq!(why("T host[2]: keeper[1]: ended\nT keeper[1]: started for /s\n"), None);
         assert_eq!(why(""), None);
