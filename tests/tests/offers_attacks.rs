@@ -2,7 +2,8 @@
 
 use commonhold::{Access, Channel, ChannelOptions, CreateOptions, MapOptions, Protection};
 use commonhold_object::wire::{FromHost, Offered, Reply, Request, Sizing};
-use commonhold_object::{Error, ErrorKind, Name, ObjectId, limits};
+use commonhold_object::{Error, ErrorKind, Name, ObjectId, Translation, limits};
+use commonhold_tests::huge::HugePages;
 use commonhold_tests::raw::{Raw, bytes_of};
 use commonhold_tests::user::as_user;
 use commonhold_tests::wait::until;
@@ -194,6 +195,25 @@ fn a_channel_is_not_offered() {
     }
     drop(raw);
     until("all have ended", || (host.status().objects == 0).then_some(()));
+}
+
+/// Who may open an arena could send all wired objects of a class to whoever may open none of them.
+#[test]
+fn an_arena_is_not_offered() {
+    if !is_root("huge pages") {
+        return;
+    }
+    let Some(_pool) = HugePages::more(1) else { return };
+    let host = TestHost::start();
+    let mut raw = Raw::connect(&host);
+    let options = CreateOptions { translation: Translation::Wired, ..of_pages(16) };
+    make(&mut raw, "/o", options, 1);
+    let arena = open(&mut raw, "/.arena-1", Access::ReadWrite);
+    let channel = make_channel(&mut raw, "/ch");
+    for access in [Access::Read, Access::ReadWrite] {
+        let said = ask(&mut raw, &offer(channel, 4, arena, access));
+        assert_eq!(said.expect_err("an arena is not offered").kind, ErrorKind::Unsupported);
+    }
 }
 
 /// A channel ends while something is offered through it.

@@ -158,10 +158,17 @@ impl Host {
                 "the object is offered for writing, and open for reading: open it for writing, or offer less";
             return Err(Error::new(ErrorKind::Permission, text));
         }
+        let options = self.object(object)?.record().options.clone();
+        let refused = |text: &str| Err(Error::new(ErrorKind::Unsupported, text));
         // Two in each other's queues would hold each other for ever, and of a chain of them each would end within the one before.
-        if self.object(object)?.record().options.is_channel() {
-            let text = "a channel is not sent through a channel: send its name, and give it a mode of those who may use it";
-            return Err(Error::new(ErrorKind::Unsupported, text));
+        if options.is_channel() {
+            return refused(
+                "a channel is not sent through a channel: send its name, and give it a mode of those who may use it",
+            );
+        }
+        // All wired objects of its class would come with it, for who may open none of them.
+        if super::tables::is_arena(&options) {
+            return refused("an arena is not sent: send the wired objects in it");
         }
         Ok(())
     }
