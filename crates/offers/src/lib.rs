@@ -15,6 +15,9 @@ pub const MOST_IN_CHANNEL: usize = 1024;
 /// So many of one user may be on their way, through all channels together.
 pub const MOST_OF_USER: usize = 4096;
 
+/// So many that a session has taken are kept for it: as many requests as it may have under way, for no other is asked again.
+pub const MOST_TAKEN: usize = 1024;
+
 /// Which offer.
 pub type Token = u128;
 
@@ -50,6 +53,9 @@ pub struct Offers {
     holding: HashMap<ObjectId, usize>,
     of_user: HashMap<u32, usize>,
     taken: HashMap<(SessionId, ObjectId), Vec<Token>>,
+    /// The same in the order in which a session took them.
+    in_order: HashMap<SessionId, BTreeMap<u64, Token>>,
+    /// Counts what is made and what is taken.
     made: u64,
 }
 
@@ -57,7 +63,13 @@ pub struct Offers {
 struct Known {
     offer: Offer,
     number: u64,
-    taken_by: Option<SessionId>,
+    taken_by: Option<Taken>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    session: SessionId,
+    number: u64,
 }
 
 /// What who asks for an offer is told that is not there.
@@ -123,9 +135,9 @@ impl Offers {
         }
         let number = self.made;
         self.made += 1;
-        self.offers.insert(token, Known { offer, number, taken_by });
+        self.offers.insert(token, Known { offer, number, taken_by: None });
         match taken_by {
-            Some(session) => self.taken.entry((session, offer.object)).or_default().push(token),
+            Some(session) => self.is_taken(token, offer, session),
             None => self.is_on_its_way(token, offer, number),
         }
     }
@@ -153,27 +165,50 @@ impl Offers {
         let known = known.ok_or_else(lost)?;
         let (offer, number) = (known.offer, known.number);
         match known.taken_by {
-            Some(by) if by == session => return Ok(offer),
+            Some(by) if by.session == session => return Ok(offer),
             Some(_) => return Err(lost()),
-            None => known.taken_by = Some(session),
+            None => {}
         }
         self.is_no_more_on_its_way(offer, number);
-        self.taken.entry((session, offer.object)).or_default().push(token);
+        self.is_taken(token, offer, session);
         Ok(offer)
+    }
+
+    fn is_taken(&mut self, token: Token, offer: Offer, session: SessionId) {
+        let number = self.made;
+        self.made += 1;
+        if let Some(known) = self.offers.get_mut(&token) {
+            known.taken_by = Some(Taken { session, number });
+        }
+        self.taken.entry((session, offer.object)).or_default().push(token);
+        self.in_order.entry(session).or_default().insert(number, token);
+    }
+
+    /// Those that a session took first of more than it may ask for again: who has an object open could take it for ever. Gives
+    /// what is gone.
+    pub fn forget_oldest(&mut self, session: SessionId) -> Vec<(Token, Offer)> {
+        let Some(taken) = self.in_order.get(&session) else { return Vec::new() };
+        let too_many = taken.len().saturating_sub(MOST_TAKEN);
+        let oldest: Vec<Token> = taken.values().take(too_many).copied().collect();
+        oldest.into_iter().filter_map(|token| self.remove(token)).collect()
     }
 
     /// It could not be given: others may take it.
     pub fn give_back(&mut self, token: Token, session: SessionId) {
-        let Some(known) = self.offers.get_mut(&token).filter(|known| known.taken_by == Some(session)) else {
-            return;
-        };
-        known.taken_by = None;
+        let Some(known) = self.offers.get_mut(&token) else { return };
+        let Some(taken) = known.taken_by.take_if(|by| by.session == session) else { return };
         let (offer, number) = (known.offer, known.number);
-        self.is_not_taken(token, session, offer.object);
+        self.is_not_taken(token, taken, offer.object);
         self.is_on_its_way(token, offer, number);
     }
 
-    fn is_not_taken(&mut self, token: Token, session: SessionId, object: ObjectId) {
+    fn is_not_taken(&mut self, token: Token, Taken { session, number }: Taken, object: ObjectId) {
+        if let Some(in_order) = self.in_order.get_mut(&session) {
+            in_order.remove(&number);
+            if in_order.is_empty() {
+                self.in_order.remove(&session);
+            }
+        }
         if let Some(tokens) = self.taken.get_mut(&(session, object)) {
             tokens.retain(|other| *other != token);
             if tokens.is_empty() {
@@ -193,7 +228,7 @@ impl Offers {
     pub fn remove(&mut self, token: Token) -> Option<(Token, Offer)> {
         let Known { offer, number, taken_by } = self.offers.remove(&token)?;
         match taken_by {
-            Some(session) => self.is_not_taken(token, session, offer.object),
+            Some(taken) => self.is_not_taken(token, taken, offer.object),
             None => self.is_no_more_on_its_way(offer, number),
         }
         Some((token, offer))

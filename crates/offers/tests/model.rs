@@ -1,7 +1,7 @@
 //! Offers against a list of them, in random steps.
 
 use commonhold_object::{Access, ErrorKind, ObjectId, SessionId};
-use commonhold_offers::{MOST_IN_CHANNEL, MOST_OF_USER, Made, Offer, Offers, Token};
+use commonhold_offers::{MOST_IN_CHANNEL, MOST_OF_USER, MOST_TAKEN, Made, Offer, Offers, Token};
 
 struct Numbers(u64);
 
@@ -149,4 +149,29 @@ fn there_are_no_more_than_so_many() {
     assert!(refused.kind == ErrorKind::TooMany && refused.message.contains("receive some"), "{refused}");
     assert_eq!(offers.ended(ObjectId(9)).len(), MOST_IN_CHANNEL);
     offers.make(Token::MAX, others, usize::MAX).unwrap();
+}
+
+#[test]
+fn who_takes_one_object_for_ever_keeps_the_last_that_it_took() {
+    let offer = Offer { channel: ObjectId(1), object: ObjectId(2), access: Access::Read, uid: 5 };
+    let mut offers = Offers::default();
+    let (one, other) = (SessionId(1), SessionId(2));
+    offers.make(Token::MAX, offer, 9).unwrap();
+    offers.take(Token::MAX, offer.channel, other).unwrap();
+    for token in 0..MOST_TAKEN as Token + 5 {
+        offers.make(token, offer, 9).unwrap();
+        offers.take(token, offer.channel, one).unwrap();
+        let gone: Vec<Token> = offers.forget_oldest(one).into_iter().map(|(token, _)| token).collect();
+        let expected = token.checked_sub(MOST_TAKEN as Token);
+        assert_eq!(gone, expected.into_iter().collect::<Vec<_>>());
+    }
+    assert_eq!(offers.take(4, offer.channel, one).unwrap_err().kind, ErrorKind::Lost);
+    assert_eq!(offers.take(5, offer.channel, one).unwrap(), offer);
+    assert!(offers.forget_oldest(other).is_empty());
+    assert_eq!(offers.take(Token::MAX, offer.channel, other).unwrap(), offer);
+    // One that could not be given does not count.
+    offers.give_back(5, one);
+    assert!(offers.forget_oldest(one).is_empty() && offers.holds(offer.object));
+    assert_eq!(offers.closed(one, offer.object).len(), MOST_TAKEN - 1);
+    assert_eq!(offers.count(), 2);
 }

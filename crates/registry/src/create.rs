@@ -64,7 +64,8 @@ impl Registry {
         match self.tree.get(name) {
             Some(Node::Object(_)) => {
                 let found = self.object_at(name)?;
-                if found.nonce == nonce && found.charged_uid == owner.uid {
+                let its_owner = found.charged_uid == owner.uid && found.ownership.uid == owner.uid;
+                if found.nonce == nonce && its_owner {
                     return Ok(Prepared::Exists(Box::new(found.clone())));
                 }
                 return Err(Error::new(

@@ -20,7 +20,7 @@ fn much_bytes() -> u64 {
 /// How much memory of its own the host takes for a request at once.
 fn reserved_bytes(request: &Request) -> u64 {
     match request {
-        Request::Create { options, .. }
+        Request::Create { options, .. } | Request::CreateNameless { options, .. }
             if options.pager == PagerKind::Anonymous && !options.is_controlled() && options.reserves() =>
         {
             options.size_bytes
@@ -66,7 +66,9 @@ impl Host {
     /// Whether the host before had done it, and only the answer is missing.
     fn is_done(&self, session: &Session, request: &Request) -> bool {
         match request {
-            Request::Create { nonce, .. } => self.all_objects().iter().any(|o| o.record().nonce == *nonce),
+            Request::Create { nonce, .. } | Request::CreateNameless { nonce, .. } => {
+                self.all_objects().iter().any(|o| o.record().nonce == *nonce)
+            }
             Request::Resize { name, size_bytes, .. } => self
                 .lookup(session, name, commonhold_object::Access::ReadWrite)
                 .is_ok_and(|object| object.record().options.size_bytes == *size_bytes),

@@ -36,6 +36,9 @@ fn check(options: &CreateOptions) -> Result<()> {
             "is paged: a wired one lies among those of its directory, and shared page tables have a name",
         );
     }
+    if options.is_channel() {
+        return refused("is no channel: others find channels by name");
+    }
     Ok(())
 }
 
@@ -74,12 +77,14 @@ impl Host {
     pub(super) fn create_nameless(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        options: CreateOptions,
+        mut options: CreateOptions,
         nonce: u128,
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
         check(&options)?;
         options.check()?;
+        // What others may is what they are sent, and no mode.
+        options.mode &= 0o700;
         if options.read_only {
             return Err(Error::invalid("nobody could write what a read-only object is to have"));
         }
@@ -87,7 +92,9 @@ impl Host {
         let opened: Vec<ObjectId> = lock(&session.opened).keys().copied().collect();
         let is_it = |object: &Arc<Object>| {
             let record = object.record();
-            record.nonce == nonce && record.charged_uid == session.credentials.uid
+            let its_owner = record.charged_uid == session.credentials.uid
+                && record.ownership.uid == session.credentials.uid;
+            record.nonce == nonce && its_owner && record.name.is_none() && !record.is_elsewhere
         };
         // The request may be repeated.
         let made = opened.into_iter().filter_map(|id| self.object(id).ok()).find(is_it);
@@ -114,8 +121,12 @@ impl Host {
         };
         let record = lock(&self.registry).commit_create(prepared)?;
         let object = Object::new(record, fd, String::new());
-        self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
-        // If it is not given nobody has it, and it ends.
-        self.give(session, &object, Access::ReadWrite, give)
+        // Others can ask of any number whether its object is to end.
+        let given = object.hold().and_then(|_held| {
+            self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
+            self.give(session, &object, Access::ReadWrite, give)
+        });
+        self.settle_object(id); // if it was not given nobody has it
+        given
     }
 }

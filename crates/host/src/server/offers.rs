@@ -93,10 +93,25 @@ impl Host {
         what: Offered,
     ) -> Result<Reply> {
         let in_queue = (self.check_channel(session, channel)? / RECORD_BYTES) as usize;
-        let uid = session.credentials.uid;
-        if lock(&self.offers).is_made(token, channel, uid) {
+        if lock(&self.offers).is_made(token, channel, session.credentials.uid) {
             return Ok(Reply::Done); // the request was repeated
         }
+        let through = self.object(channel)?;
+        // What is offered through a channel that has ended would never be gone.
+        let offered =
+            through.hold().and_then(|_held| self.offer_through(session, (channel, in_queue), token, what));
+        self.settle_object(channel); // its last user may have gone meanwhile
+        offered.map(|()| Reply::Done)
+    }
+
+    fn offer_through(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        (channel, in_queue): (ObjectId, usize),
+        token: Token,
+        what: Offered,
+    ) -> Result<()> {
+        let uid = session.credentials.uid;
         let mut pushed_out = Vec::new();
         let mut make = |object: ObjectId, access: Access| {
             let offer = Offer { channel, object, access, uid };
@@ -108,30 +123,52 @@ impl Host {
         };
         let made = match what {
             Offered::Object { object, access } => {
-                self.check_offered(session, object, access).and_then(|()| {
+                let made = self.check_offered(session, object, access).and_then(|()| {
                     let held = self.object(object)?;
                     let _held = held.hold()?;
                     make(object, access)
-                })
+                });
+                self.settle_object(object);
+                made
             }
             Offered::Pages { of, offset, length } => {
                 self.offer_pages(session, (of, offset, length), token, &mut make)
             }
         };
-        let noted = made.and_then(|offer| self.note_offer(token, &offer));
-        if noted.is_err() {
-            self.withdraw(channel, token, uid);
+        let object = made.as_ref().map(|offer| offer.object).ok();
+        let noted = made.and_then(|offer| self.note_offer(token, &offer).map(|()| offer));
+        match &noted {
+            // Withdrawn or pushed out while it was made: whoever did that found no note yet, and an object that was held.
+            Ok(offer) if !lock(&self.offers).is_made(token, channel, uid) => {
+                self.are_gone(vec![(token, *offer)]);
+            }
+            Ok(_) => {}
+            Err(_) => self.withdraw(channel, token, uid),
         }
+        object.into_iter().for_each(|object| self.settle_object(object));
         self.are_gone(pushed_out);
-        noted.map(|()| Reply::Done)
+        noted.map(drop)
     }
 
     /// Nobody offers more rights than he has.
     fn check_offered(&self, session: &Session, object: ObjectId, access: Access) -> Result<()> {
-        if access.writes() && !session.access(object)?.writes() {
+        let has = session.access(object)?;
+        if access.writes() && !has.writes() {
             let text =
                 "the object is offered for writing, and open for reading: open it for writing, or offer less";
             return Err(Error::new(ErrorKind::Permission, text));
+        }
+        let options = self.object(object)?.record().options.clone();
+        let refused = |text: &str| Err(Error::new(ErrorKind::Unsupported, text));
+        // Two in each other's queues would hold each other for ever, and of a chain of them each would end within the one before.
+        if options.is_channel() {
+            return refused(
+                "a channel is not sent through a channel: send its name, and give it a mode of those who may use it",
+            );
+        }
+        // All wired objects of its class would come with it, for who may open none of them.
+        if super::tables::is_arena(&options) {
+            return refused("an arena is not sent: send the wired objects in it");
         }
         Ok(())
     }
@@ -217,6 +254,8 @@ impl Host {
         });
         drop(held);
         self.settle_object(object.id);
+        let forgotten = lock(&self.offers).forget_oldest(session.id);
+        self.are_gone(forgotten);
         given
     }
 

@@ -227,6 +227,11 @@ impl Host {
         if access.writes() && object.record().options.read_only {
             return Err(Error::new(ErrorKind::Permission, "the object is a snapshot that nobody writes to"));
         }
+        // Who writes was given a descriptor that writes. Who was sent the object to read was not, whatever its mode is.
+        if access.writes() && fds.first().is_some_and(is_for_reading) {
+            let what = "what came with the object is open for reading: it does not come back for writing";
+            return Err(Error::new(ErrorKind::Permission, what));
+        }
         // Several clients may bring the same object at once.
         let one_at_a_time = self.returning.one_at_a_time.lock().unwrap_or_else(PoisonError::into_inner);
         let mut frames = fds.into_iter().next();
@@ -402,6 +407,12 @@ fn own_frames(fd: OwnedFd) -> Result<OwnedFd> {
         return Err(Error::new(ErrorKind::Permission, "these are not frames that this host made"));
     }
     open_for_writing(fd)
+}
+
+/// Whether nobody writes by that descriptor. Its kernel object is not asked.
+fn is_for_reading(fd: &OwnedFd) -> bool {
+    use rustix::fs::OFlags;
+    rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags & OFlags::RWMODE == OFlags::RDONLY)
 }
 
 /// A reader's descriptor, for its maker.

@@ -254,7 +254,9 @@ impl Host {
             Prepared::New(prepared) => prepared,
         };
         let link = Link { parent: parent.id, first_page: pages.first, pages: pages.count };
-        let object = self.begin_snapshot(prepared, &parent, link, asked)?;
+        let object = Object::new(prepared.record().clone(), None, String::new());
+        // One without a name would end before it is whole: others can ask that of any number.
+        object.hold().and_then(|_held| self.begin_snapshot(prepared, &object, &parent, link, asked))?;
         if asked.whole {
             self.make_whole_soon(&object);
         }
@@ -265,11 +267,11 @@ impl Host {
     fn begin_snapshot(
         self: &Arc<Self>,
         prepared: NewObject,
+        object: &Arc<Object>,
         parent: &Arc<Object>,
         link: Link<ObjectId>,
         asked: &SnapshotRequest,
-    ) -> Result<Arc<Object>> {
-        let object = Object::new(prepared.record().clone(), None, String::new());
+    ) -> Result<()> {
         let id = object.id;
         // Before the instant, from which on writers of the parent look for it.
         self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
@@ -279,7 +281,7 @@ impl Host {
             if prepared.record().name.is_none() {
                 self.note_nameless(prepared.record())?;
             }
-            self.take_snapshot(parent, &object, link, asked.whole)
+            self.take_snapshot(parent, object, link, asked.whole)
         });
         if let Err(error) = made {
             drop(one_at_a_time);
@@ -301,7 +303,7 @@ impl Host {
             self.stand_between(id);
         }
         drop(one_at_a_time);
-        Ok(object)
+        Ok(())
     }
 
     /// As if it had not been asked for.
