@@ -169,7 +169,7 @@ impl Host {
     /// Everything that was kept in files for an object, of which it has some. What stays is set aside by the next host.
     pub(super) fn remove_files(&self, id: ObjectId) {
         let _ = std::fs::remove_file(self.machine.path("live", id));
-        for note in ["direct", "wired", "of", "of-new", "record"] {
+        for note in ["direct", "wired", "of", "of-new"] {
             let _ = std::fs::remove_file(self.machine.path("live", id).with_extension(note));
         }
         self.note_used(id);
@@ -178,6 +178,8 @@ impl Host {
             let _ =
                 std::fs::remove_file(self.machine.directory.join("journal").join(format!("{}.{side}", id.0)));
         }
+        // Last: with it the next host knows whose the others were.
+        let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("record"));
     }
 
     /// Ends host and keeper.
