@@ -141,7 +141,9 @@ impl Host {
         self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let cache = object.cache.lock().unwrap_or_else(PoisonError::into_inner).take();
         cache.iter().for_each(|cache| cache.pager.end());
-        if !SERVES_ALL.get() && !self.machine.takes_over() {
+        // An arena waits for nobody, and whoever comes next may need its pages.
+        let is_arena = super::tables::is_arena(&object.record().options);
+        if is_arena || !SERVES_ALL.get() && !self.machine.takes_over() {
             return self.leave_off(&object, cache);
         }
         let (this, share) = (self.clone(), self.share_of(object.record().charged_uid));
