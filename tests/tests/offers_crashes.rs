@@ -345,3 +345,31 @@ fn what_a_stopped_receiver_leaves_in_flight_is_bounded() {
     sender.all("drop m\nclose o\nremove /o");
     nothing_is_left(&host, 1);
 }
+
+/// Many times what the host may have in memory, in flight and written meanwhile, while the host is killed.
+#[test]
+fn what_is_larger_than_the_budget_is_of_one_instant() {
+    const PAGES: u64 = 96 << 8;
+    let host = TestHost::with(&["--budget", "16MiB"]);
+    let sender = sender(&host, 65536);
+    let receiver = receiver(&host);
+    sender.ok(&format!("create o /o size={} controlled freezable", PAGES * PAGE));
+    sender.all(&format!("map m o rw shared 0 0\nfill m 0 {PAGES} 1"));
+    sender.ok(&format!("channel by-reference c 1 large o 0 {} 60000", PAGES * PAGE));
+    sender.send(&format!("fill m 0 {PAGES} 2"));
+    assert_eq!(receiver.ok("channel receive c 1000 as=r"), format!("1 large object {} r", PAGES * PAGE));
+    receiver.send("map r r r shared 0 0");
+    receiver.send(&format!("check r 0 {PAGES} 1"));
+    let before = host.status().host_pid;
+    host.kill_host();
+    host.wait_for_other_host(before);
+    for worker in [&sender, &receiver, &receiver] {
+        worker.answer().unwrap();
+    }
+    receiver.ok(&format!("check r 0 {PAGES} 1"));
+    sender.ok(&format!("check m 0 {PAGES} 2"));
+    receiver.all("drop r\nclose r");
+    sender.all("drop m\nclose o\nremove /o");
+    nothing_is_left(&host, 1);
+    assert_eq!(files(&host, "spill"), Vec::<String>::new());
+}
