@@ -193,13 +193,14 @@ impl Offers {
         oldest.into_iter().filter_map(|token| self.remove(token)).collect()
     }
 
-    /// It could not be given: others may take it.
-    pub fn give_back(&mut self, token: Token, session: SessionId) {
-        let Some(known) = self.offers.get_mut(&token) else { return };
-        let Some(taken) = known.taken_by.take_if(|by| by.session == session) else { return };
-        let (offer, number) = (known.offer, known.number);
-        self.is_not_taken(token, taken, offer.object);
-        self.is_on_its_way(token, offer, number);
+    /// It could not be given to who took it, who drops its message: nobody else knows its number.
+    /// Gives what is gone.
+    pub fn is_refused(&mut self, token: Token, session: SessionId) -> Option<(Token, Offer)> {
+        let is_its = self
+            .offers
+            .get(&token)
+            .is_some_and(|known| known.taken_by.as_ref().is_some_and(|by| by.session == session));
+        if is_its { self.remove(token) } else { None }
     }
 
     fn is_not_taken(&mut self, token: Token, Taken { session, number }: Taken, object: ObjectId) {
@@ -245,6 +246,14 @@ impl Offers {
     pub fn ended(&mut self, channel: ObjectId) -> Vec<(Token, Offer)> {
         let tokens = self.on_their_way.get(&channel);
         let tokens: Vec<Token> = tokens.into_iter().flatten().map(|(_, token)| *token).collect();
+        tokens.into_iter().filter_map(|token| self.remove(token)).collect()
+    }
+
+    /// Objects and channels are lost. Gives what is gone with them.
+    pub fn lost(&mut self, is_lost: impl Fn(ObjectId) -> bool) -> Vec<(Token, Offer)> {
+        let goes = |known: &Known| is_lost(known.offer.object) || is_lost(known.offer.channel);
+        let tokens: Vec<Token> =
+            self.offers.iter().filter(|(_, known)| goes(known)).map(|(token, _)| *token).collect();
         tokens.into_iter().filter_map(|token| self.remove(token)).collect()
     }
 

@@ -71,7 +71,7 @@ fn each_is_taken_once_and_holds_its_object_until_then() {
             let object = ObjectId(100 + numbers.below(4));
             let session = SessionId(numbers.below(3));
             let offer = Offer { channel, object, access: Access::Read, uid: 1 };
-            match numbers.below(8) {
+            match numbers.below(9) {
                 0..=2 => assert_eq!(offers.make(token, offer, IN_QUEUE).ok(), model.make(token, offer)),
                 3 | 4 => {
                     assert_eq!(
@@ -86,18 +86,20 @@ fn each_is_taken_once_and_holds_its_object_until_then() {
                     };
                     assert_eq!(gone.into_iter().collect::<Vec<_>>(), model.remove(is_it));
                 }
+                7 if step % 7 == 0 => {
+                    let gone =
+                        model.remove(|(_, offer, _)| offer.channel == channel || offer.object == object);
+                    let lost = offers.lost(|id| id == channel || id == object);
+                    assert_eq!(sorted(lost), sorted(gone));
+                }
                 6 if step % 5 == 0 => {
                     let gone = model.remove(|(_, offer, by)| offer.channel == channel && by.is_none());
                     assert_eq!(sorted(offers.ended(channel)), sorted(gone));
                 }
                 6 => {
-                    offers.give_back(token, session);
-                    if let Some(at) =
-                        model.offers.iter().position(|(other, _, by)| *other == token && *by == Some(session))
-                    {
-                        // It keeps its place in the queue.
-                        model.offers[at].2 = None;
-                    }
+                    let gone = model.remove(|(other, _, by)| *other == token && *by == Some(session));
+                    let refused = offers.is_refused(token, session);
+                    assert_eq!(refused.into_iter().collect::<Vec<_>>(), gone);
                 }
                 _ => {
                     let gone = model.remove(|(_, offer, by)| *by == Some(session) && offer.object == object);
@@ -170,8 +172,8 @@ fn who_takes_one_object_for_ever_keeps_the_last_that_it_took() {
     assert!(offers.forget_oldest(other).is_empty());
     assert_eq!(offers.take(Token::MAX, offer.channel, other).unwrap(), offer);
     // One that could not be given does not count.
-    offers.give_back(5, one);
-    assert!(offers.forget_oldest(one).is_empty() && offers.holds(offer.object));
+    assert_eq!(offers.is_refused(5, one), Some((5, offer)));
+    assert!(offers.forget_oldest(one).is_empty() && !offers.holds(offer.object));
     assert_eq!(offers.closed(one, offer.object).len(), MOST_TAKEN - 1);
-    assert_eq!(offers.count(), 2);
+    assert_eq!(offers.count(), 1);
 }

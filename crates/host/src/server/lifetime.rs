@@ -141,7 +141,9 @@ impl Host {
         self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let cache = object.cache.lock().unwrap_or_else(PoisonError::into_inner).take();
         cache.iter().for_each(|cache| cache.pager.end());
-        if !SERVES_ALL.get() && !self.machine.takes_over() {
+        // An arena waits for nobody, and whoever comes next may need its pages.
+        let is_arena = super::tables::is_arena(&object.record().options);
+        if is_arena || !SERVES_ALL.get() && !self.machine.takes_over() {
             return self.leave_off(&object, cache);
         }
         let (this, share) = (self.clone(), self.share_of(object.record().charged_uid));
@@ -169,7 +171,7 @@ impl Host {
     /// Everything that was kept in files for an object, of which it has some. What stays is set aside by the next host.
     pub(super) fn remove_files(&self, id: ObjectId) {
         let _ = std::fs::remove_file(self.machine.path("live", id));
-        for note in ["direct", "wired", "of", "of-new", "record"] {
+        for note in ["direct", "wired", "of", "of-new"] {
             let _ = std::fs::remove_file(self.machine.path("live", id).with_extension(note));
         }
         self.note_used(id);
@@ -178,6 +180,8 @@ impl Host {
             let _ =
                 std::fs::remove_file(self.machine.directory.join("journal").join(format!("{}.{side}", id.0)));
         }
+        // Last: with it the next host knows whose the others were.
+        let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("record"));
     }
 
     /// Ends host and keeper.

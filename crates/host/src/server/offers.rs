@@ -15,11 +15,14 @@ use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The shortest record of a message that offers something; a channel's memory has room for no more of them than that.
 const RECORD_BYTES: u64 = 32;
+/// A channel's memory before its messages.
+const HEADER_BYTES: u64 = 32 << 10;
 
 /// What a note has after its first eight bytes, which are the number of the session that has taken it, plus one, or zero.
 #[derive(Serialize, Deserialize)]
@@ -50,9 +53,9 @@ impl Host {
         std::fs::write(self.offer_path(token, object), bytes).doing("noting an offer")
     }
 
-    fn note_taken(&self, token: Token, object: ObjectId, by: Option<SessionId>) -> Result<()> {
+    fn note_taken(&self, token: Token, object: ObjectId, by: SessionId) -> Result<()> {
         let note = File::options().write(true).open(self.offer_path(token, object));
-        note.and_then(|note| note.write_all_at(&taken(by), 0)).doing("noting that an offer is taken")
+        note.and_then(|note| note.write_all_at(&taken(Some(by)), 0)).doing("noting that an offer is taken")
     }
 
     /// They are gone, and what they held may end.
@@ -92,7 +95,8 @@ impl Host {
         token: Token,
         what: Offered,
     ) -> Result<Reply> {
-        let in_queue = (self.check_channel(session, channel)? / RECORD_BYTES) as usize;
+        let ring = self.check_channel(session, channel)?.saturating_sub(HEADER_BYTES);
+        let in_queue = (ring / RECORD_BYTES) as usize;
         if lock(&self.offers).is_made(token, channel, session.credentials.uid) {
             return Ok(Reply::Done); // the request was repeated
         }
@@ -243,16 +247,15 @@ impl Host {
         // Before it is not held any more.
         let held = object.hold()?;
         let taken = lock(&self.offers).take(token, channel, session.id);
+        let mut refused = None;
         let given = taken.and_then(|offer| {
-            let given = self.note_taken(token, offer.object, Some(session.id));
+            let given = self.note_taken(token, offer.object, session.id);
             let given = given.and_then(|()| self.give(session, &object, offer.access, give));
-            given.inspect_err(|_| {
-                lock(&self.offers).give_back(token, session.id);
-                // If that fails the next host lets this session alone ask again.
-                let _ = self.note_taken(token, offer.object, None);
-            })
+            // Who is refused drops the message, and nobody else has the number.
+            given.inspect_err(|_| refused = lock(&self.offers).is_refused(token, session.id))
         });
         drop(held);
+        self.are_gone(refused.into_iter().collect());
         self.settle_object(object.id);
         let forgotten = lock(&self.offers).forget_oldest(session.id);
         self.are_gone(forgotten);
@@ -275,35 +278,58 @@ impl Host {
         self.are_gone(gone);
     }
 
+    /// Objects and channels are lost, and with them what was on its way.
+    pub(super) fn forget_offers_of_lost(self: &Arc<Self>) {
+        let is_lost = |id| self.object(id).is_err();
+        let gone = lock(&self.offers).lost(is_lost);
+        if !gone.is_empty() {
+            let this = self.clone();
+            self.machine.workers.run(move || this.are_gone(gone));
+        }
+    }
+
     /// What the host before noted. Sessions and objects are there again.
     pub(super) fn adopt_offers(self: &Arc<Self>) -> Result<()> {
         let folder = self.machine.directory.join("live");
+        let mut adopted = Vec::new();
         for entry in std::fs::read_dir(&folder).doing(format!("reading {}", folder.display()))?.flatten() {
             let path = entry.path();
-            let extension = path.extension().and_then(|extension| extension.to_str());
-            let token = extension.and_then(|extension| extension.strip_prefix("offer-"));
-            let Some(token) = token.map(|token| Token::from_str_radix(token, 16)) else { continue };
-            let known = std::fs::read(&path).ok().zip(token.ok()).and_then(|(bytes, token)| {
-                let (by, noted) = bytes.split_first_chunk::<TAKEN_BYTES>()?;
-                let Noted { boot_id, channel, object, access, uid } = postcard::from_bytes(noted).ok()?;
-                let by = u64::from_le_bytes(*by).checked_sub(1).map(SessionId);
-                let is_there = boot_id == self.machine.boot_id
-                    && self.offer_path(token, object) == path
-                    && [channel, object].iter().all(|id| self.object(*id).is_ok());
-                let taker = |by: &SessionId| self.sessions().into_iter().find(|session| session.id == *by);
-                let by = by.map(|by| taker(&by));
-                let is_wanted = is_there && !matches!(by, Some(None));
-                // Who had not got it yet when the host died asks again, and until then it holds its object.
-                let has_it = by.flatten().filter(|taker| lock(&taker.opened).contains_key(&object));
-                let by = has_it.map(|taker| taker.id);
-                is_wanted.then_some((token, Offer { channel, object, access, uid }, by))
-            });
-            match known {
-                Some((token, offer, by)) => lock(&self.offers).adopt(token, offer, by),
+            let Some(token) = number_of(&path) else { continue };
+            let made = entry.metadata().and_then(|note| note.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+            match token.and_then(|token| self.noted_offer(&path, token)) {
+                Some((token, offer, by)) => adopted.push((made, token, offer, by)),
                 // Of an earlier boot, cut off when it was written, or of somebody who is gone.
                 None => std::fs::remove_file(&path).doing(format!("removing {}", path.display()))?,
             }
         }
+        // The oldest are the first that more of them push out.
+        adopted.sort_by_key(|(made, token, ..)| (*made, *token));
+        let mut offers = lock(&self.offers);
+        adopted.into_iter().for_each(|(_, token, offer, by)| offers.adopt(token, offer, by));
         Ok(())
     }
+
+    /// What a note says, if its object and channel are there, and who has taken it.
+    fn noted_offer(&self, path: &Path, token: Token) -> Option<(Token, Offer, Option<SessionId>)> {
+        let bytes = std::fs::read(path).ok()?;
+        let (by, noted) = bytes.split_first_chunk::<TAKEN_BYTES>()?;
+        let Noted { boot_id, channel, object, access, uid } = postcard::from_bytes(noted).ok()?;
+        let by = u64::from_le_bytes(*by).checked_sub(1).map(SessionId);
+        let is_there = boot_id == self.machine.boot_id
+            && self.offer_path(token, object) == path
+            && [channel, object].iter().all(|id| self.object(*id).is_ok());
+        let taker = |by: &SessionId| self.sessions().into_iter().find(|session| session.id == *by);
+        let by = by.map(|by| taker(&by));
+        let is_wanted = is_there && !matches!(by, Some(None));
+        // Who had not got it yet when the host died asks again, and until then it holds its object.
+        let has_it = by.flatten().filter(|taker| lock(&taker.opened).contains_key(&object));
+        let by = has_it.map(|taker| taker.id);
+        is_wanted.then_some((token, Offer { channel, object, access, uid }, by))
+    }
+}
+
+/// Of the note of an offer, which; within: none that can be read.
+pub(super) fn number_of(path: &Path) -> Option<Option<Token>> {
+    let token = path.extension()?.to_str()?.strip_prefix("offer-")?;
+    Some(Token::from_str_radix(token, 16).ok())
 }

@@ -125,6 +125,7 @@ impl Host {
             let _ = self.cut_snapshot(id); // whose parent is settled with all others
             self.remove_files(id);
         }
+        self.forget_offers_of_lost();
         Ok(())
     }
 

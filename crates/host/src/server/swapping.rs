@@ -130,6 +130,21 @@ impl Host {
         self.charge(object, 0)
     }
 
+    /// An object lies in an arena. A host that died on the way to disk, or back, may have left more of it.
+    pub(super) fn is_in_memory(&self, object: &Object) {
+        let counts = object.record().charged_bytes > 0;
+        let path = self.machine.path("spill", object.id);
+        let removed = std::fs::remove_file(&path).or_else(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        });
+        let removed = removed.doing(format!("removing {}", path.display()));
+        if let Err(error) = removed.and_then(|()| if counts { self.charge(object, 0) } else { Ok(()) }) {
+            // It counts more than it should until it comes from disk the next time.
+            self.machine.log(format_args!("object {}: {error}", object.id.0));
+        }
+    }
+
     /// What the object counts by itself.
     fn charge(&self, object: &Object, bytes: u64) -> Result<()> {
         let (size, uid) = {

@@ -345,6 +345,8 @@ impl Host {
             self.set_aside_of(folder, |path| {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let number = name.split('.').next().and_then(|n| n.parse().ok());
+                // Notes of offers are looked at when their takers are known.
+                let number = number.filter(|_| super::offers::number_of(path).is_none());
                 number.is_some_and(|n| self.object(ObjectId(n)).is_err())
             })?;
         }

@@ -226,6 +226,7 @@ impl Host {
             return Ok(());
         };
         lock(&self.wired).adopt(object.id, place, object.record().options.size_bytes)?;
+        self.is_in_memory(object);
         if let Ok(memory) = self.memory_at(place) {
             object.set_descriptor(memory);
         }
