@@ -317,7 +317,7 @@ fn what_a_stopped_receiver_leaves_in_flight_is_bounded() {
     let mut sent = Vec::new();
     let said = loop {
         let number = sent.len() as u64 + 1;
-        if number % 64 == 0 {
+        if number.is_multiple_of(64) {
             pages += 8;
             sender.all(&format!("drop m\nresize /o {}\nmap m o rw shared 0 0", pages * PAGE));
         }
