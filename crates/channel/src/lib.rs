@@ -26,5 +26,5 @@ pub use landing::{Landing, Place};
 pub use layout::{HEADER_BYTES, SLOTS, bytes_for};
 pub use mapped::{Mapped, copy_once};
 pub use memory::{Memory, Wait};
-pub use queue::{Buffer, Form, Queue, Received, Refused};
+pub use queue::{Buffer, Form, Queue, Received, Refused, most_offered};
 pub use thread::is_ready;

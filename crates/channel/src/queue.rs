@@ -71,6 +71,12 @@ const OFFERED: u32 = 2;
 /// length.
 const ABOUT_BYTES: usize = 16;
 
+/// The most messages about objects that can be in a channel's memory of that size at once.
+pub fn most_offered(memory_bytes: u64) -> usize {
+    let ring = usize::try_from(memory_bytes).ok().and_then(ring_of).unwrap_or(0);
+    (ring / size_of_record(ABOUT_BYTES as u32)) as usize
+}
+
 /// A message that was received; its bytes are in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
@@ -160,11 +166,6 @@ impl<M: Memory> Queue<M> {
     /// Sends a message about an object that the host has under that number.
     pub fn send_offered(&self, token: u128, (kind, bytes): (u32, &[u8]), wait: Wait) -> Result<(), Refused> {
         self.put((kind, OFFERED), [&token.to_le_bytes(), bytes], wait, |_| Ok(()))
-    }
-
-    /// The most messages about objects that can be in the queue at once.
-    pub fn most_offered(&self) -> usize {
-        (self.ring / size_of_record(ABOUT_BYTES as u32)) as usize
     }
 
     /// Puts a record behind the others, when there is room and `check` agrees.

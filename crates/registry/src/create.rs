@@ -85,14 +85,27 @@ impl Registry {
         self.check_quota(owner.uid, 1, charged_bytes)?;
         self.check_directories(owner.uid, self.missing_above(name)?.len() as u64)?;
         self.check_file_is_free(&options, file.as_ref())?;
+        let named = (Some(name.clone()), name.clone());
+        let record = self.new_record(owner, named, options, file, (nonce, charged_bytes));
+        Ok(Prepared::New(NewObject { record, who: who.clone(), in_directory: false }))
+    }
+
+    /// The record of an object that is about to be made, by a name, and by what it is called first. It counts already.
+    fn new_record(
+        &mut self,
+        owner: &Credentials,
+        (name, first_name): (Option<Name>, Name),
+        options: CreateOptions,
+        file: Option<BackingFile>,
+        (nonce, charged_bytes): (u128, u64),
+    ) -> Box<ObjectRecord> {
         let id = self.store.next_object();
-        let ownership = Ownership { uid: owner.uid, gid: owner.gid, mode: options.mode };
         let record = Box::new(ObjectRecord {
             id,
             uuid: self.identities.draw(nonce, id),
-            name: Some(name.clone()),
-            first_name: name.clone(),
-            ownership,
+            name,
+            first_name,
+            ownership: Ownership { uid: owner.uid, gid: owner.gid, mode: options.mode },
             options,
             file,
             nonce,
@@ -102,7 +115,7 @@ impl Registry {
             is_elsewhere: false,
         });
         self.pending.insert(id, ObjectRecord::clone(&record));
-        Ok(Prepared::New(NewObject { record, who: who.clone(), in_directory: false }))
+        record
     }
 
     /// The same of an object that never has a name, and of which the store learns nothing: the host notes it itself. `first` is
@@ -116,22 +129,7 @@ impl Registry {
         charged_bytes: u64,
     ) -> Result<NewObject> {
         self.check_quota(owner.uid, 1, charged_bytes)?;
-        let id = self.store.next_object();
-        let record = Box::new(ObjectRecord {
-            id,
-            uuid: self.identities.draw(nonce, id),
-            name: None,
-            first_name: first,
-            ownership: Ownership { uid: owner.uid, gid: owner.gid, mode: options.mode },
-            options,
-            file: None,
-            nonce,
-            charged_bytes,
-            charged_uid: owner.uid,
-            boot_id: self.boot_id.clone(),
-            is_elsewhere: false,
-        });
-        self.pending.insert(id, ObjectRecord::clone(&record));
+        let record = self.new_record(owner, (None, first), options, None, (nonce, charged_bytes));
         Ok(NewObject { record, who: owner.clone(), in_directory: false })
     }
 

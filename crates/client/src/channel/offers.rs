@@ -9,6 +9,7 @@ use crate::host::nonce;
 use crate::object::Core;
 use crate::{Access, CreateOptions, Error, ErrorKind, MapOptions, Object, Protection, Result};
 use commonhold_channel::copy_once;
+use commonhold_object::PAGE_SIZE_BYTES;
 use commonhold_object::wire::{Offered, Request};
 use std::time::Instant;
 
@@ -67,7 +68,8 @@ impl Channel {
         if options.read_only && (offset, length) == (0, size) {
             return self.send_object(kind, bytes, object, Access::Read, deadline); // nobody writes it
         }
-        if options.freezable || options.read_only {
+        let begins_page = offset.is_multiple_of(PAGE_SIZE_BYTES);
+        if begins_page && (options.freezable || options.read_only) {
             let what = Offered::Pages { of: object.id(), offset, length };
             match self.send_offer(what, (kind, bytes), deadline) {
                 Err(error) if has_no_snapshot(&error) => {}
@@ -82,8 +84,7 @@ impl Channel {
     fn copy_of(&self, object: &Object, offset: u64, length: u64) -> Result<Object> {
         let options = CreateOptions { size_bytes: length, ..CreateOptions::default() };
         let copy = self.inner.host.create_nameless(&options)?;
-        let page = commonhold_object::PAGE_SIZE_BYTES;
-        let first = offset / page * page;
+        let first = offset / PAGE_SIZE_BYTES * PAGE_SIZE_BYTES;
         let (skip, whole) = ((offset - first) as usize, offset - first + length);
         let wanted = MapOptions {
             offset: first,
@@ -148,5 +149,5 @@ impl Channel {
 }
 
 fn has_no_snapshot(error: &Error) -> bool {
-    matches!(error.kind, ErrorKind::Unsupported | ErrorKind::Permission | ErrorKind::Invalid)
+    matches!(error.kind, ErrorKind::Unsupported | ErrorKind::Permission)
 }

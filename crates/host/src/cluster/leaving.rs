@@ -329,7 +329,7 @@ impl Cluster {
         let saying = move || {
             let left = this.left(object); // first: whoever begins to use it from now on says so under a later number
             if this.driver(object).is_none() {
-                let _ = this.ask(home, left, PATIENCE);
+                let _ = this.ask(home, left, PATIENCE); // else the home counts this host until one of the two begins anew
             }
         };
         // Who says it thousands of times at once is told nothing.

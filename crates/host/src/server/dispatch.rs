@@ -239,7 +239,9 @@ impl Host {
             Request::RevertOpened { object } => self.revert_opened(session, object),
             Request::Watch { object } => self.watch(session, object).map(done),
             Request::Snapshot(asked) => self.snapshot(session, &asked, give),
-            Request::CreateNameless { options, nonce } => self.create_nameless(session, options, nonce, give),
+            Request::CreateNameless { options, nonce } => {
+                self.create_nameless(session, options, (nonce, repeated), give)
+            }
             Request::Offer { channel, token, what } => self.offer(session, channel, token, what),
             Request::WithdrawOffer { channel, token } => {
                 self.withdraw_offer(session, channel, token).map(done)

@@ -12,6 +12,7 @@ use commonhold_points as points;
 use commonhold_wired::Event as Moves;
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, PoisonError};
@@ -141,9 +142,9 @@ impl Host {
         self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         let cache = object.cache.lock().unwrap_or_else(PoisonError::into_inner).take();
         cache.iter().for_each(|cache| cache.pager.end());
-        // An arena waits for nobody, and whoever comes next may need its pages.
+        // At a take-over, too, an arena goes at once: it waits for nobody, and whoever comes next may need its pages.
         let is_arena = super::tables::is_arena(&object.record().options);
-        if is_arena || !SERVES_ALL.get() && !self.machine.takes_over() {
+        if !SERVES_ALL.get() && (is_arena || !self.machine.takes_over()) {
             return self.leave_off(&object, cache);
         }
         let (this, share) = (self.clone(), self.share_of(object.record().charged_uid));
@@ -168,20 +169,19 @@ impl Host {
         self.forget_offered(object.id);
     }
 
-    /// Everything that was kept in files for an object, of which it has some. What stays is set aside by the next host.
+    /// Everything that was kept in files for an object.
     pub(super) fn remove_files(&self, id: ObjectId) {
-        let _ = std::fs::remove_file(self.machine.path("live", id));
-        for note in ["direct", "wired", "of", "of-new"] {
-            let _ = std::fs::remove_file(self.machine.path("live", id).with_extension(note));
-        }
+        let live = self.machine.path("live", id);
+        let remove = |path: PathBuf| {
+            let _ = std::fs::remove_file(path); // it has some of them; what stays is set aside by the next host
+        };
+        remove(live.clone());
+        ["direct", "wired", "of", "of-new"].iter().for_each(|note| remove(live.with_extension(note)));
         self.note_used(id);
-        let _ = std::fs::remove_file(self.machine.path("spill", id));
-        for side in ["a", "b"] {
-            let _ =
-                std::fs::remove_file(self.machine.directory.join("journal").join(format!("{}.{side}", id.0)));
-        }
-        // Last: with it the next host knows whose the others were.
-        let _ = std::fs::remove_file(self.machine.path("live", id).with_extension("record"));
+        remove(self.machine.path("spill", id));
+        let journal = self.machine.directory.join("journal");
+        ["a", "b"].iter().for_each(|side| remove(journal.join(format!("{}.{side}", id.0))));
+        remove(live.with_extension("record")); // last: with it the next host knows whose the others were
     }
 
     /// Ends host and keeper.

@@ -74,11 +74,22 @@ impl Host {
         Ok(())
     }
 
+    /// What a request made that no host answered.
+    fn made_before(&self, session: &Session, nonce: u128) -> Option<Arc<Object>> {
+        let uid = session.credentials.uid;
+        let opened: Vec<ObjectId> = lock(&session.opened).keys().copied().collect();
+        opened.into_iter().filter_map(|id| self.object(id).ok()).find(|object| {
+            let record = object.record();
+            let its_owner = record.charged_uid == uid && record.ownership.uid == uid;
+            record.nonce == nonce && its_owner && record.name.is_none() && !record.is_elsewhere
+        })
+    }
+
     pub(super) fn create_nameless(
         self: &Arc<Self>,
         session: &Arc<Session>,
         mut options: CreateOptions,
-        nonce: u128,
+        (nonce, repeated): (u128, bool),
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
         check(&options)?;
@@ -89,16 +100,7 @@ impl Host {
             return Err(Error::invalid("nobody could write what a read-only object is to have"));
         }
         self.check_can_keep(&options)?;
-        let opened: Vec<ObjectId> = lock(&session.opened).keys().copied().collect();
-        let is_it = |object: &Arc<Object>| {
-            let record = object.record();
-            let its_owner = record.charged_uid == session.credentials.uid
-                && record.ownership.uid == session.credentials.uid;
-            record.nonce == nonce && its_owner && record.name.is_none() && !record.is_elsewhere
-        };
-        // The request may be repeated.
-        let made = opened.into_iter().filter_map(|id| self.object(id).ok()).find(is_it);
-        if let Some(made) = made {
+        if repeated && let Some(made) = self.made_before(session, nonce) {
             return self.give(session, &made, Access::ReadWrite, give);
         }
         let charged = self.limits.counted(session.credentials.uid, &options, 0);

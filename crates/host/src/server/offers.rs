@@ -6,6 +6,7 @@
 use super::nameless::first_name;
 use super::session::Session;
 use super::{Host, lock};
+use commonhold_channel::most_offered;
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Offered, Reply, SnapshotRequest};
 use commonhold_object::{Access, CreateOptions, Error, ErrorKind, ObjectId, Result, SessionId};
@@ -16,13 +17,8 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
-
-/// The shortest record of a message that offers something; a channel's memory has room for no more of them than that.
-const RECORD_BYTES: u64 = 32;
-/// A channel's memory before its messages.
-const HEADER_BYTES: u64 = 32 << 10;
 
 /// What a note has after its first eight bytes, which are the number of the session that has taken it, plus one, or zero.
 #[derive(Serialize, Deserialize)]
@@ -73,7 +69,7 @@ impl Host {
         }
     }
 
-    /// The channel that a session has open for writing, as all that use it have.
+    /// The channel that a session has open for writing, as all that use it have. Gives its bytes.
     fn check_channel(&self, session: &Session, channel: ObjectId) -> Result<u64> {
         let writes = session.access(channel)?.writes();
         let (is_channel, size_bytes) = {
@@ -95,8 +91,7 @@ impl Host {
         token: Token,
         what: Offered,
     ) -> Result<Reply> {
-        let ring = self.check_channel(session, channel)?.saturating_sub(HEADER_BYTES);
-        let in_queue = (ring / RECORD_BYTES) as usize;
+        let in_queue = most_offered(self.check_channel(session, channel)?);
         if lock(&self.offers).is_made(token, channel, session.credentials.uid) {
             return Ok(Reply::Done); // the request was repeated
         }
@@ -126,32 +121,38 @@ impl Host {
             Ok(offer)
         };
         let made = match what {
-            Offered::Object { object, access } => {
-                let made = self.check_offered(session, object, access).and_then(|()| {
-                    let held = self.object(object)?;
-                    let _held = held.hold()?;
-                    make(object, access)
-                });
-                self.settle_object(object);
-                made
-            }
+            Offered::Object { object, access } => self.offer_object(session, object, access, &mut make),
             Offered::Pages { of, offset, length } => {
                 self.offer_pages(session, (of, offset, length), token, &mut make)
             }
         };
-        let object = made.as_ref().map(|offer| offer.object).ok();
         let noted = made.and_then(|offer| self.note_offer(token, &offer).map(|()| offer));
         match &noted {
             // Withdrawn or pushed out while it was made: whoever did that found no note yet, and an object that was held.
             Ok(offer) if !lock(&self.offers).is_made(token, channel, uid) => {
                 self.are_gone(vec![(token, *offer)]);
             }
-            Ok(_) => {}
+            Ok(offer) => self.settle_object(offer.object), // taken, and closed, by now
             Err(_) => self.withdraw(channel, token, uid),
         }
-        object.into_iter().for_each(|object| self.settle_object(object));
         self.are_gone(pushed_out);
         noted.map(drop)
+    }
+
+    fn offer_object(
+        self: &Arc<Self>,
+        session: &Session,
+        object: ObjectId,
+        access: Access,
+        make: &mut impl FnMut(ObjectId, Access) -> Result<Offer>,
+    ) -> Result<Offer> {
+        self.check_offered(session, object, access)?;
+        let offered = self.object(object)?;
+        let made = offered.hold().and_then(|_held| make(object, access));
+        if made.is_err() {
+            self.settle_object(object); // it may have been closed while it was held
+        }
+        made
     }
 
     /// Nobody offers more rights than he has.
@@ -318,8 +319,8 @@ impl Host {
         let is_there = boot_id == self.machine.boot_id
             && self.offer_path(token, object) == path
             && [channel, object].iter().all(|id| self.object(*id).is_ok());
-        let taker = |by: &SessionId| self.sessions().into_iter().find(|session| session.id == *by);
-        let by = by.map(|by| taker(&by));
+        let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
+        let by = by.map(|by| sessions.get(&by));
         let is_wanted = is_there && !matches!(by, Some(None));
         // Who had not got it yet when the host died asks again, and until then it holds its object.
         let has_it = by.flatten().filter(|taker| lock(&taker.opened).contains_key(&object));
