@@ -17,7 +17,7 @@ pub struct HugePages {
 impl HugePages {
     /// None where this is not root, or the machine has no room for them; it says so.
     pub fn more(pages: u64) -> Option<HugePages> {
-        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = HugePages::unchanged();
         let taken = Pool::more(pages).and_then(|pool| {
             let rest = pool.free()?.saturating_sub(pages);
             let rest =
@@ -31,6 +31,11 @@ impl HugePages {
                 None
             }
         }
+    }
+
+    /// No test makes the pool larger meanwhile: for one that wants no page of it.
+    pub fn unchanged() -> MutexGuard<'static, ()> {
+        ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many pages of the pool nobody has taken.

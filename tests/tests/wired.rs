@@ -311,10 +311,11 @@ fn what_nobody_has_open_makes_room_for_other_classes_of_its_owner() {
 
 #[test]
 fn without_huge_pages_pages_are_locked() {
+    let _pool = HugePages::unchanged();
     let host = TestHost::start();
     let worker = host.worker();
-    // More than the machine's pool has, whoever set it.
-    let pages = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").unwrap();
+    // More than the machine's pool has, whoever set it, and whoever is about to give pages back.
+    let pages = std::fs::read_to_string("/proc/sys/vm/nr_hugepages").unwrap();
     let bytes = (pages.trim().parse::<u64>().unwrap() + 1) * 2 * MIB;
     worker.ok(&format!("create o /w1 size={bytes} wired"));
     worker.all("map m o rw shared 0 0\nfill m 0 512 1\nno-faults m 0 512");
