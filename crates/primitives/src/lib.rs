@@ -1,0 +1,43 @@
+//! Synchronisation in memory that processes share, and that any of them may have damaged.
+//! `docs/PRIMITIVES.md` has the design.
+//!
+//! | file | does |
+//! |---|---|
+//! | `kind` | which primitive, how many bytes it has, and how an object's tag says so |
+//! | `memory` | what a primitive needs of its memory: words, sleep |
+//! | `mutex` | one word that holds its owner |
+//! | `condition`, `rwlock`, `semaphore`, `barrier`, `counter` | the others |
+//! | `members` | the table of the processes that read, or that a barrier waits for |
+//! | `dead` | what the host does when a process has ended |
+//! | `mapped` | memory that is mapped from a file, and the kernel's futexes |
+//! | `thread` | this thread's number |
+//!
+//! All is written against the trait [`Memory`]: the tests run it in every interleaving (loom), and
+//! kill it after every step. Memory of zeroes is each primitive's first state, so nobody can die
+//! while he makes one.
+
+mod barrier;
+mod condition;
+mod counter;
+mod dead;
+mod kind;
+mod mapped;
+mod members;
+mod memory;
+mod mutex;
+mod rwlock;
+mod semaphore;
+mod thread;
+
+pub use barrier::{Arrived, Barrier};
+pub use condition::Condition;
+pub use counter::Counter;
+pub use dead::free_of_the_dead;
+pub use kind::{Kind, MOST};
+pub use mapped::Mapped;
+pub use members::MEMBERS;
+pub use memory::{Memory, Refused, Wait, Who};
+pub use mutex::Mutex;
+pub use rwlock::RwLock;
+pub use semaphore::Semaphore;
+pub use thread::{forks, thread};

@@ -1,0 +1,84 @@
+//! What a primitive needs of its memory.
+
+use std::time::{Duration, Instant};
+
+/// Memory that others change at any time, seen by one process. A place is a number of bytes, a
+/// multiple of 8; one that is outside is a panic, and no primitive gives one. All words are in one
+/// order that everybody sees.
+pub trait Memory {
+    /// How often to look again before sleeping for a lock.
+    const SPINS: u32;
+
+    /// A word.
+    fn load(&self, at: usize) -> u64;
+
+    /// Replaces a word if it is `old`; else gives what it is.
+    fn exchange(&self, at: usize, old: u64, new: u64) -> Result<(), u64>;
+
+    /// Adds to a word, modulo 2^64; gives what it was.
+    fn add(&self, at: usize, more: u64) -> u64;
+
+    /// Sleeps while the lower half of the word is `value`, so long at most; it may also wake
+    /// without a reason.
+    fn sleep(&self, at: usize, value: u32, at_most: Duration);
+
+    /// Wakes so many that sleep on a word; gives how many slept.
+    fn wake(&self, at: usize, most: u32) -> u32;
+
+    /// The time.
+    fn now(&self) -> Instant;
+}
+
+/// A thread of a process, as its host knows the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// The process: given by its host, never 0.
+    pub member: u32,
+    /// The thread, among those of the process: from 1 to 2^30 - 1.
+    pub thread: u32,
+}
+
+/// Why a call came to nothing. Nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Its time was over.
+    TimedOut,
+    /// This thread has it already.
+    Deadlock,
+    /// This thread does not have it.
+    NotOwner,
+    /// Who had it died, and nobody has said since that what it guards is whole.
+    OwnerDied,
+    /// More processes than the table has places for.
+    TooManyMembers,
+    /// A semaphore above its largest value.
+    Overflow,
+    /// Whoever could have completed the barrier has ended, or somebody gave it up.
+    Broken,
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all.
+    No,
+    /// Until then.
+    Until(Instant),
+    /// For ever.
+    Forever,
+}
+
+/// Who sleeps looks again by itself that often: who was about to wake it may have died.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+impl Wait {
+    /// How long to sleep now.
+    pub(crate) fn nap(self, memory: &impl Memory) -> Result<Duration, Refused> {
+        let left = match self {
+            Wait::No => return Err(Refused::TimedOut),
+            Wait::Until(end) => end.saturating_duration_since(memory.now()),
+            Wait::Forever => LONGEST_SLEEP,
+        };
+        if left.is_zero() { Err(Refused::TimedOut) } else { Ok(left.min(LONGEST_SLEEP)) }
+    }
+}

@@ -1,0 +1,153 @@
+//! A mutex: one word, which holds its owner.
+//!
+//! 0 is free. The upper half is the owner's process, the lowest 30 bits are its thread. `SLEEPERS`
+//! is set by whoever is about to sleep until it is free. `DIED` is set by the host when the owner's
+//! process has ended, and stays until an owner says that what the mutex guards is whole.
+//!
+//! Another process may write anything there: then two threads have it, or nobody gets it. That is
+//! the affair of all who may write it.
+
+use crate::memory::{Memory, Refused, Wait, Who};
+
+const THREAD: u64 = 0x3fff_ffff;
+pub(crate) const DIED: u64 = 0x4000_0000;
+pub(crate) const SLEEPERS: u64 = 0x8000_0000;
+pub(crate) const OWNER: u64 = !(DIED | SLEEPERS);
+
+/// A mutex at a place of some memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutex(pub usize);
+
+/// A thread as an owner's word.
+pub(crate) fn word(who: Who) -> u64 {
+    u64::from(who.member) << 32 | u64::from(who.thread) & THREAD
+}
+
+/// The process of an owner's word; 0: nobody's.
+pub(crate) fn member(word: u64) -> u32 {
+    if word & OWNER == 0 { 0 } else { (word >> 32) as u32 }
+}
+
+impl Mutex {
+    /// Takes it for a thread; gives whether its last owner died with it.
+    #[inline]
+    pub fn lock(self, memory: &impl Memory, who: Who, wait: Wait) -> Result<bool, Refused> {
+        match memory.exchange(self.0, 0, word(who)) {
+            Ok(()) => Ok(false),
+            Err(seen) => self.lock_slowly(memory, word(who), wait, seen),
+        }
+    }
+
+    #[cold]
+    fn lock_slowly<M: Memory>(self, memory: &M, me: u64, wait: Wait, mut seen: u64) -> Result<bool, Refused> {
+        let mut spins = if wait == Wait::No { 0 } else { M::SPINS };
+        // Others may sleep, too: once this thread slept, the word says so.
+        let mut sleepers = 0;
+        loop {
+            if seen & OWNER == 0 {
+                match memory.exchange(self.0, seen, me | seen & (DIED | SLEEPERS) | sleepers) {
+                    Ok(()) => return Ok(seen & DIED != 0),
+                    Err(now) => seen = now,
+                }
+                continue;
+            }
+            if seen & OWNER == me {
+                return Err(Refused::Deadlock);
+            }
+            if spins > 0 {
+                spins -= 1;
+                std::hint::spin_loop();
+                seen = memory.load(self.0);
+                continue;
+            }
+            let nap = wait.nap(memory)?;
+            if seen & SLEEPERS == 0
+                && let Err(now) = memory.exchange(self.0, seen, seen | SLEEPERS)
+            {
+                seen = now;
+                continue;
+            }
+            memory.sleep(self.0, (seen | SLEEPERS) as u32, nap);
+            sleepers = SLEEPERS;
+            seen = memory.load(self.0);
+        }
+    }
+
+    /// Lets it go.
+    #[inline]
+    pub fn unlock(self, memory: &impl Memory, who: Who) -> Result<(), Refused> {
+        match memory.exchange(self.0, word(who), 0) {
+            Ok(()) => Ok(()),
+            Err(seen) => self.unlock_slowly(memory, word(who), seen, 1),
+        }
+    }
+
+    /// Lets it go, and wakes so many of those who sleep for it.
+    #[cold]
+    pub(crate) fn unlock_slowly(
+        self,
+        memory: &impl Memory,
+        me: u64,
+        mut seen: u64,
+        wakes: u32,
+    ) -> Result<(), Refused> {
+        loop {
+            if seen & OWNER != me {
+                return Err(Refused::NotOwner);
+            }
+            match memory.exchange(self.0, seen, seen & DIED) {
+                Ok(()) => break,
+                Err(now) => seen = now,
+            }
+        }
+        if seen & SLEEPERS != 0 {
+            memory.wake(self.0, wakes);
+        }
+        Ok(())
+    }
+
+    /// Its owner says that what it guards is whole, after another died with it.
+    pub fn mend(self, memory: &impl Memory, who: Who) -> Result<(), Refused> {
+        let mut seen = memory.load(self.0);
+        loop {
+            if seen & OWNER != word(who) {
+                return Err(Refused::NotOwner);
+            }
+            match memory.exchange(self.0, seen, seen & !DIED) {
+                Ok(()) => return Ok(()),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Whether that thread has it.
+    pub fn is_of(self, memory: &impl Memory, who: Who) -> bool {
+        memory.load(self.0) & OWNER == word(who)
+    }
+
+    /// Whether its last owner died with it, and nobody has mended that since.
+    pub fn is_damaged(self, memory: &impl Memory) -> bool {
+        memory.load(self.0) & DIED != 0
+    }
+
+    /// Frees it if its owner's process is none of the living; gives whether it was.
+    pub(crate) fn free_of_the_dead(
+        self,
+        memory: &impl Memory,
+        lives: &impl Fn(u32) -> bool,
+        wakes: u32,
+    ) -> bool {
+        let mut seen = memory.load(self.0);
+        loop {
+            if seen & OWNER == 0 || lives(member(seen)) {
+                return false;
+            }
+            match memory.exchange(self.0, seen, DIED) {
+                Ok(()) => break,
+                Err(now) => seen = now,
+            }
+        }
+        memory.wake(self.0, wakes);
+        true
+    }
+}

@@ -1,0 +1,282 @@
+//! A process that dies after any step leaves a primitive that others go on with, once the host has
+//! freed it; and memory that somebody wrote nonsense to harms nobody but those who wait.
+
+use commonhold_primitives::{
+    Barrier, Condition, Counter, Kind, MEMBERS, Memory, Mutex, Refused, RwLock, Semaphore, Wait, Who,
+    free_of_the_dead,
+};
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
+
+/// What a killed process unwinds with.
+struct Killed;
+
+/// Memory that its process can be killed at. Who would sleep finds its time over.
+struct Shared {
+    words: RefCell<Vec<u64>>,
+    steps_left: Cell<u64>,
+    now: Cell<Instant>,
+}
+
+impl Shared {
+    fn new() -> Shared {
+        let words = RefCell::new(vec![0; 2 * Kind::RwLock.bytes() / 8]);
+        Shared { words, steps_left: Cell::new(u64::MAX), now: Cell::new(Instant::now()) }
+    }
+
+    fn step(&self) {
+        if self.steps_left.get() == 0 {
+            self.steps_left.set(u64::MAX);
+            resume_unwind(Box::new(Killed));
+        }
+        self.steps_left.set(self.steps_left.get() - 1);
+    }
+
+    /// Runs something that is killed after so many steps; whether it was.
+    fn is_killed(&self, steps: u64, job: impl FnOnce()) -> bool {
+        self.steps_left.set(steps);
+        let done = catch_unwind(AssertUnwindSafe(job));
+        self.steps_left.set(u64::MAX);
+        match done {
+            Ok(()) => false,
+            Err(panic) if panic.is::<Killed>() => true,
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    fn free(&self, kind: Kind) {
+        free_of_the_dead(self, 2 * kind.bytes(), kind, |member| member != DEAD.member, true);
+    }
+}
+
+impl Memory for Shared {
+    const SPINS: u32 = 1;
+
+    fn load(&self, at: usize) -> u64 {
+        self.step();
+        self.words.borrow()[at / 8]
+    }
+
+    fn exchange(&self, at: usize, old: u64, new: u64) -> Result<(), u64> {
+        self.step();
+        let word = &mut self.words.borrow_mut()[at / 8];
+        if *word != old {
+            return Err(*word);
+        }
+        *word = new;
+        Ok(())
+    }
+
+    fn add(&self, at: usize, more: u64) -> u64 {
+        self.step();
+        let word = &mut self.words.borrow_mut()[at / 8];
+        std::mem::replace(word, word.wrapping_add(more))
+    }
+
+    fn sleep(&self, at: usize, value: u32, at_most: Duration) {
+        self.step();
+        if self.words.borrow()[at / 8] as u32 == value {
+            self.now.set(self.now.get() + at_most);
+        }
+    }
+
+    fn wake(&self, _at: usize, _most: u32) -> u32 {
+        self.step();
+        0
+    }
+
+    fn now(&self) -> Instant {
+        self.now.get()
+    }
+}
+
+const DEAD: Who = Who { member: 9, thread: 1 };
+const ALIVE: Who = Who { member: 1, thread: 1 };
+
+impl Shared {
+    fn soon(&self) -> Wait {
+        Wait::Until(self.now() + Duration::from_secs(3))
+    }
+}
+
+/// Kills a process that does that after every step, and calls `then`, which is told whether it was.
+fn after_every_step(kind: Kind, job: impl Fn(&Shared), then: impl Fn(&Shared)) {
+    for steps in 0.. {
+        let memory = Shared::new();
+        let killed = memory.is_killed(steps, || job(&memory));
+        memory.free(kind);
+        then(&memory);
+        if !killed {
+            assert!(steps > 1);
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_mutex_goes_on() {
+    let job = |memory: &Shared| {
+        Mutex(64).lock(memory, DEAD, Wait::No).unwrap();
+        Mutex(64).mend(memory, DEAD).unwrap();
+        Mutex(64).unlock(memory, DEAD).unwrap();
+    };
+    after_every_step(Kind::Mutex, job, |memory| {
+        let died = Mutex(64).lock(memory, ALIVE, Wait::No).unwrap();
+        assert_eq!(Mutex(64).lock(memory, ALIVE, Wait::No), Err(Refused::Deadlock));
+        Mutex(64).unlock(memory, ALIVE).unwrap();
+        // It is said again until somebody mends it.
+        assert_eq!(Mutex(64).lock(memory, ALIVE, Wait::No), Ok(died));
+        Mutex(64).mend(memory, ALIVE).unwrap();
+        Mutex(64).unlock(memory, ALIVE).unwrap();
+        assert_eq!(Mutex(64).lock(memory, ALIVE, Wait::No), Ok(false));
+    });
+}
+
+#[test]
+fn who_waits_for_a_condition_may_die() {
+    let job = |memory: &Shared| {
+        Mutex(0).lock(memory, DEAD, Wait::No).unwrap();
+        let late = Condition(64).wait(memory, (Mutex(0), memory), DEAD, memory.soon());
+        assert_eq!(late, Err(Refused::TimedOut));
+        Mutex(0).unlock(memory, DEAD).unwrap();
+    };
+    after_every_step(Kind::Mutex, job, |memory| {
+        Mutex(0).lock(memory, ALIVE, Wait::No).unwrap();
+        Condition(64).signal(memory);
+        Condition(64).broadcast(memory);
+        assert_eq!(memory.load(64) >> 31 & 1, 0, "nobody sleeps");
+        let unlocked = Condition(64).wait(memory, (Mutex(128), memory), ALIVE, Wait::No);
+        assert_eq!(unlocked, Err(Refused::NotOwner));
+    });
+}
+
+#[test]
+fn a_lock_to_read_and_write_goes_on() {
+    let job = |memory: &Shared| {
+        let lock = RwLock(0);
+        lock.read(memory, DEAD, Wait::No).unwrap();
+        lock.read(memory, DEAD, Wait::No).unwrap();
+        lock.end_read(memory, DEAD).unwrap();
+        lock.end_read(memory, DEAD).unwrap();
+        lock.write(memory, DEAD, Wait::No).unwrap();
+        lock.end_write(memory, DEAD).unwrap();
+    };
+    after_every_step(Kind::RwLock, job, |memory| {
+        let lock = RwLock(0);
+        if lock.read(memory, ALIVE, Wait::No) == Err(Refused::OwnerDied) {
+            assert_eq!(lock.write(memory, ALIVE, Wait::No), Ok(true));
+            lock.mend(memory, ALIVE).unwrap();
+            lock.end_write(memory, ALIVE).unwrap();
+            lock.read(memory, ALIVE, Wait::No).unwrap();
+        }
+        assert_eq!(lock.write(memory, ALIVE, memory.soon()), Err(Refused::TimedOut));
+        lock.end_read(memory, ALIVE).unwrap();
+        assert_eq!(lock.write(memory, ALIVE, Wait::No), Ok(false));
+        assert_eq!(lock.read(memory, ALIVE, Wait::No), Err(Refused::Deadlock));
+        lock.end_write(memory, ALIVE).unwrap();
+        assert_eq!(lock.end_read(memory, ALIVE), Err(Refused::NotOwner));
+        assert_eq!(lock.end_write(memory, ALIVE), Err(Refused::NotOwner));
+    });
+}
+
+#[test]
+fn a_table_of_processes_has_room_for_so_many_at_once() {
+    let memory = Shared::new();
+    let lock = RwLock(0);
+    let who = |member| Who { member, thread: 1 };
+    let most = MEMBERS as u32;
+    (1..=most).for_each(|member| lock.read(&memory, who(member), Wait::No).unwrap());
+    assert_eq!(lock.read(&memory, who(most + 1), Wait::No), Err(Refused::TooManyMembers));
+    // Who reads no more makes room.
+    lock.end_read(&memory, who(7)).unwrap();
+    lock.read(&memory, who(most + 1), Wait::No).unwrap();
+    assert_eq!(lock.read(&memory, who(7), Wait::No), Err(Refused::TooManyMembers));
+}
+
+#[test]
+fn a_semaphore_and_a_counter_go_on() {
+    let job = |memory: &Shared| {
+        let semaphore = Semaphore { at: 0, first: 2 };
+        semaphore.acquire(memory, Wait::No).unwrap();
+        semaphore.release(memory, 1).unwrap();
+        let late = Counter(64).wait_while(memory, 0, memory.soon());
+        assert_eq!(late, Err(Refused::TimedOut));
+        assert_eq!(Counter(64).exchange(memory, 0, 4), Ok(()));
+    };
+    after_every_step(Kind::Counter, job, |memory| {
+        let semaphore = Semaphore { at: 0, first: 2 };
+        assert!((1..=2).contains(&semaphore.value(memory)));
+        assert_eq!(semaphore.release(memory, Kind::MOST_VALUE), Err(Refused::Overflow));
+        semaphore.release(memory, 1).unwrap();
+        semaphore.acquire(memory, Wait::No).unwrap();
+        assert!([1, 5].contains(&(Counter(64).add(memory, 1) + 1)));
+    });
+}
+
+#[test]
+fn a_barrier_is_broken_for_those_who_wait() {
+    let patience = Duration::from_secs(2);
+    let job = |memory: &Shared| {
+        let barrier = Barrier { at: 0, parties: 2 };
+        assert_eq!(barrier.wait(memory, DEAD.member, memory.soon(), patience), Err(Refused::TimedOut));
+        let last = Barrier { at: 0, parties: 1 }.wait(memory, DEAD.member, Wait::No, patience);
+        assert!(last.unwrap().is_last);
+    };
+    after_every_step(Kind::Barrier { parties: 2 }, job, |memory| {
+        let barrier = Barrier { at: 0, parties: 2 };
+        // Somebody is missing who was there before, unless it died before it came at all.
+        let was_there = memory.load(8) > 0;
+        let begun = memory.now();
+        let missing = if was_there { Refused::Broken } else { Refused::TimedOut };
+        assert_eq!(barrier.wait(memory, 1, memory.soon(), patience), Err(missing));
+        assert_eq!(memory.now() - begun, if was_there { patience } else { Duration::from_secs(3) });
+        // With a newcomer it goes on.
+        barrier.abort(memory);
+        memory.words.borrow_mut()[0] += 1 << 32; // one has arrived
+        assert!(barrier.wait(memory, 2, Wait::No, patience).unwrap().is_last);
+        assert_eq!(memory.load(8), memory.load(16));
+    });
+}
+
+#[test]
+fn nonsense_harms_nobody_but_those_who_wait() {
+    // A small generator of numbers that are the same each time.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let patience = Duration::from_secs(1);
+    for _ in 0..20_000 {
+        let memory = Shared::new();
+        memory
+            .words
+            .borrow_mut()
+            .iter_mut()
+            .for_each(|word| *word = next() & (0u64.wrapping_sub(next() & 1)));
+        let kinds = [Kind::Mutex, Kind::RwLock, Kind::Barrier { parties: 3 }, Kind::Counter];
+        for kind in kinds {
+            // A host's steps are as many as there are words, some times over.
+            let host = memory.is_killed(2000, || memory.free(kind));
+            assert!(!host, "{kind}");
+        }
+        let soon = memory.soon();
+        let calls = memory.is_killed(5000, || {
+            let _ = Mutex(0).lock(&memory, ALIVE, soon);
+            let _ = Mutex(0).unlock(&memory, ALIVE);
+            let _ = RwLock(64).read(&memory, ALIVE, soon);
+            let _ = RwLock(64).write(&memory, ALIVE, soon);
+            let _ = RwLock(64).end_write(&memory, ALIVE);
+            let _ = Semaphore { at: 8, first: 1 }.acquire(&memory, soon);
+            let _ = Semaphore { at: 8, first: 1 }.release(&memory, 1);
+            let _ = Counter(16).wait_while(&memory, 3, soon);
+            Condition(24).signal(&memory);
+            Condition(24).broadcast(&memory);
+            let _ = Barrier { at: 0, parties: 3 }.wait(&memory, ALIVE.member, soon, patience);
+        });
+        assert!(!calls, "each ends by its deadline");
+    }
+}
