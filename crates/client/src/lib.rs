@@ -29,6 +29,7 @@ mod pager;
 mod segments;
 mod snapshots;
 mod start;
+mod sync;
 mod third_party;
 mod watching;
 mod wired;
@@ -54,6 +55,9 @@ pub use object::Object;
 pub use own::{forget_own, is_own};
 pub use pager::Pager;
 pub use snapshots::SnapshotOptions;
+pub use sync::{
+    Barrier, Condition, Counter, Mutex, MutexGuard, ReadGuard, RwLock, Semaphore, SyncOptions, WriteGuard,
+};
 pub use third_party::FileRead;
 pub use watching::{Heard, Watch};
 

@@ -43,6 +43,14 @@ pub enum ErrorKind {
     Version,
     /// A message that no correct peer sends (`EPROTO`).
     Protocol,
+    /// Who had the lock died, and nobody has said since that what it guards is whole (`EOWNERDEAD`).
+    OwnerDied,
+    /// The thread would wait for itself (`EDEADLK`).
+    Deadlock,
+    /// The thread does not have what it lets go (`EPERM`).
+    NotOwner,
+    /// Those who could have completed the barrier ended, or somebody gave it up (`ECANCELED`).
+    Broken,
 }
 
 impl ErrorKind {
@@ -65,6 +73,10 @@ impl ErrorKind {
             ErrorKind::TimedOut => 110,
             ErrorKind::Disconnected => 111,
             ErrorKind::Version | ErrorKind::Protocol => 71,
+            ErrorKind::OwnerDied => 130,
+            ErrorKind::Deadlock => 35,
+            ErrorKind::NotOwner => 1,
+            ErrorKind::Broken => 125,
         }
     }
 }

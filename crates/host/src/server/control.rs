@@ -334,7 +334,9 @@ impl Control {
         session.hung_up.store(true, Ordering::Relaxed);
         self.host.pagers.disconnect(session.id.0);
         let lives = session.pidfd.as_ref().is_some_and(|fd| !process::has_ended(&**fd));
-        if lives && (session.maps_something() || self.host.has_places(session)) {
+        let stays =
+            || session.maps_something() || self.host.has_places(session) || self.host.has_locks(session);
+        if lives && stays() {
             return;
         }
         self.forget(session);

@@ -6,8 +6,7 @@ use super::moving::Unused;
 use super::object::Object;
 use super::revoking::comes_again;
 use super::session::Session;
-use super::tables;
-use super::{Host, lock};
+use super::{Host, lock, synchronisation, tables};
 use crate::spill::{Spill, check_room};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::Reply;
@@ -229,7 +228,8 @@ impl Host {
             PagerKind::Anonymous => {
                 let bytes = options.size_bytes;
                 let is_segment = record.name.as_ref().is_some_and(system_v::is_segment);
-                let keeps_size = is_segment || options.is_channel() || record.name.is_none();
+                let is_relied_on = options.is_channel() || synchronisation::kind_of(options).is_some();
+                let keeps_size = is_segment || is_relied_on || record.name.is_none();
                 let make = if keeps_size { frames::create_of_fixed_size } else { frames::create };
                 let label = if options.is_wired() { OWN_MEMORY } else { "commonhold-object" };
                 let fd = make(label, bytes).doing("making memory for the object")?;

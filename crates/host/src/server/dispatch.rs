@@ -2,7 +2,7 @@
 
 use super::create::Asked;
 use super::session::Session;
-use super::{Host, lock};
+use super::{Host, lock, synchronisation};
 use crate::cache::Cache;
 use crate::workers::{Share, Workers};
 use commonhold_object::wire::{Header, HelloReply, Reply, Request};
@@ -248,6 +248,7 @@ impl Host {
             }
             Request::TakeOffer { channel, token } => self.take_offer(session, channel, token, give),
             Request::Place { object } => self.place(session, object, give),
+            Request::Member => self.member_of(session).map(Reply::Member),
             Request::Released { object, given } => self.released(session, object, given).map(done),
             Request::MapInfo { name } => self.map_info(session, &name),
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),
@@ -279,7 +280,8 @@ impl Host {
         match request {
             Request::Close { object } => self.object(*object).map_or(true, |object| {
                 let record = object.record();
-                record.name.is_some() && !record.options.is_shared()
+                let has_locks = synchronisation::kind_of(&record.options).is_some();
+                record.name.is_some() && !record.options.is_shared() && !has_locks
             }),
             _ => matches!(
                 request,

@@ -86,7 +86,10 @@ impl Host {
         let opened: Vec<ObjectId> = lock(&session.opened).drain().map(|(id, _)| id).collect();
         for id in &opened {
             match self.object(*id) {
-                Ok(object) => self.is_open_no_more(session, &object),
+                Ok(object) => {
+                    self.is_open_no_more(session, &object);
+                    self.free_locks(&object, true);
+                }
                 // It is lost. Nobody is to wait for who had it.
                 Err(_) => self.take_in(Moves::Closed { session: session.id, object: *id }),
             }

@@ -16,6 +16,7 @@
 //! | `moving` | those of them whose home moves |
 //! | `seeing` | what was counted and traced of objects |
 //! | `snapshots` | objects that have the pages of another as they were |
+//! | `synchronisation` | what processes that ended had locked |
 //! | `nameless`, `offers` | objects without a name, and objects on their way through channels |
 //! | `versions` | what snapshots are of, when that changes |
 //! | `slots` | what one user may take of what all share |
@@ -64,6 +65,7 @@ mod snapshots_asked;
 pub mod start;
 mod status;
 mod swapping;
+mod synchronisation;
 mod tables;
 mod takeover;
 mod trimming;

@@ -171,6 +171,7 @@ impl Host {
                 self.forget_client_soon(session, id);
             }
             self.is_open_no_more(session, &object);
+            self.free_locks(&object, false);
             // Of a direct one that goes on, it does no harm if the next host takes it for open: attaching is to be quick. A wired
             // one that is open stays where and as it is.
             let (is_wired, has_name) = {

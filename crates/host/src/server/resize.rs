@@ -131,6 +131,12 @@ impl Host {
                 "an object with shared page tables keeps its size, which its tables are made for: create another one",
             ));
         }
+        if object.synchronises() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "locks keep their number, which all that use them rely on: create others",
+            ));
+        }
         if options.is_channel() {
             return Err(Error::new(
                 ErrorKind::Unsupported,

@@ -91,7 +91,12 @@ impl Host {
                 self.machine.log(format_args!("objects that nobody brought back: {error}"));
             }
         });
-        settled.into_iter().for_each(|id| self.settle_object(id));
+        for id in settled {
+            if let Ok(object) = self.object(id) {
+                self.free_locks(&object, true);
+            }
+            self.settle_object(id);
+        }
     }
 
     /// All clients that had the object are back, with their mappings, or dead. Only now it takes part among hosts: that may

@@ -306,6 +306,8 @@ pub enum Request {
         /// What stands in the message.
         token: u128,
     },
+    /// By which number this client's process is named in the locks that it has.
+    Member,
 }
 
 /// What is offered.
@@ -505,6 +507,8 @@ pub enum Reply {
         /// A number for this place, larger than those before.
         given: u64,
     },
+    /// To `Member`: never 0.
+    Member(u32),
 }
 
 /// A new session.

@@ -1,0 +1,93 @@
+//! A condition with a name.
+
+use super::Mutex;
+use super::mutex::MutexGuard;
+use super::shared::{Place, SyncOptions, Until};
+use crate::{Host, Object, Result};
+use commonhold_primitives::Kind;
+use std::time::Instant;
+
+/// A condition with a name: threads wait until another signals. What they wait for is the
+/// program's, and guarded by a [`Mutex`] of the same host.
+///
+/// ```no_run
+/// # use commonhold::{Condition, Host, Mutex, SyncOptions};
+/// # let host = Host::connect()?;
+/// # let is_ready = || true;
+/// let turn = Mutex::open(&host, "/lab/turn")?;
+/// let ready = Condition::open(&host, "/lab/ready")?;
+/// let guard = turn.lock(None)?;
+/// while !is_ready() {
+///     ready.wait(&guard, None)?;
+/// }
+/// # Ok::<(), commonhold::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Condition {
+    place: Place,
+}
+
+impl Condition {
+    /// Creates one, or as many as the options say.
+    pub fn create(host: &Host, name: &str, options: &SyncOptions) -> Result<Condition> {
+        Place::create(host, name, Kind::Condition, options).map(|place| Condition { place })
+    }
+
+    /// Opens it.
+    pub fn open(host: &Host, name: &str) -> Result<Condition> {
+        Place::open(host, name, "condition").map(|(place, _)| Condition { place })
+    }
+
+    /// Opens it, or creates it if there is none.
+    pub fn open_or_create(host: &Host, name: &str, options: &SyncOptions) -> Result<Condition> {
+        Place::open_or_create(host, name, Kind::Condition, options).map(|(place, _)| Condition { place })
+    }
+
+    /// How many the object holds.
+    pub fn count(&self) -> u32 {
+        self.place.count()
+    }
+
+    /// Another one of the object.
+    pub fn at(&self, index: u32) -> Result<Condition> {
+        self.place.nth(index).map(|place| Condition { place })
+    }
+
+    /// The object that holds it.
+    pub fn object(&self) -> &Object {
+        self.place.object()
+    }
+
+    /// Lets the mutex go, waits for a signal, and takes the mutex again, however long that takes. It
+    /// may return without a signal. After [`TimedOut`](crate::ErrorKind::TimedOut) and
+    /// [`OwnerDied`](crate::ErrorKind::OwnerDied) (of the mutex, meanwhile) the guard holds, too.
+    pub fn wait(&self, guard: &MutexGuard<'_>, deadline: Option<Instant>) -> Result<()> {
+        self.wait_with(guard.mutex, Until::Deadline(deadline))
+    }
+
+    pub(crate) fn wait_with(&self, mutex: &Mutex, until: Until) -> Result<()> {
+        use commonhold_primitives::Refused;
+        let who = mutex.place.who()?;
+        let its = (mutex.raw(), &mutex.place.inner.memory);
+        match self.raw().wait(&self.place.inner.memory, its, who, until.wait()) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(mutex.place.explain(Refused::OwnerDied)),
+            Err(refused @ Refused::TimedOut) => Err(self.place.explain(refused)),
+            Err(refused) => Err(mutex.place.explain(refused)),
+        }
+    }
+
+    /// Wakes one of those who wait.
+    pub fn signal(&self) {
+        self.raw().signal(&self.place.inner.memory);
+    }
+
+    /// Wakes all who wait.
+    pub fn broadcast(&self) {
+        self.raw().broadcast(&self.place.inner.memory);
+    }
+
+    fn raw(&self) -> commonhold_primitives::Condition {
+        commonhold_primitives::Condition(self.place.at)
+    }
+}

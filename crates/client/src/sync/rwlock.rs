@@ -1,0 +1,166 @@
+//! A lock to read or to write, with a name.
+
+use super::shared::{Place, SyncOptions, Until};
+use crate::{ErrorKind, Host, Object, Result};
+use commonhold_primitives::{Kind, Refused};
+use std::marker::PhantomData;
+use std::time::Instant;
+
+/// A lock with a name that one thread has to write, or several have to read. Who waits to write
+/// goes before readers that come later; so who reads does not begin to read once more.
+///
+/// Sixty processes may read at once. When a writer's process ends, others get
+/// [`ErrorKind::OwnerDied`] until one takes it by [`write_and_mend`](Self::write_and_mend); readers
+/// that end leave nothing to mend.
+#[derive(Clone, Debug)]
+pub struct RwLock {
+    place: Place,
+}
+
+/// This thread reads until this is dropped.
+#[derive(Debug)]
+pub struct ReadGuard<'l> {
+    lock: &'l RwLock,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+/// This thread writes until this is dropped.
+#[derive(Debug)]
+pub struct WriteGuard<'l> {
+    lock: &'l RwLock,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl RwLock {
+    /// Creates one, or as many as the options say, free.
+    pub fn create(host: &Host, name: &str, options: &SyncOptions) -> Result<RwLock> {
+        Place::create(host, name, Kind::RwLock, options).map(|place| RwLock { place })
+    }
+
+    /// Opens it.
+    pub fn open(host: &Host, name: &str) -> Result<RwLock> {
+        Place::open(host, name, "rwlock").map(|(place, _)| RwLock { place })
+    }
+
+    /// Opens it, or creates it if there is none.
+    pub fn open_or_create(host: &Host, name: &str, options: &SyncOptions) -> Result<RwLock> {
+        Place::open_or_create(host, name, Kind::RwLock, options).map(|(place, _)| RwLock { place })
+    }
+
+    /// How many the object holds.
+    pub fn count(&self) -> u32 {
+        self.place.count()
+    }
+
+    /// Another one of the object.
+    pub fn at(&self, index: u32) -> Result<RwLock> {
+        self.place.nth(index).map(|place| RwLock { place })
+    }
+
+    /// The object that holds it.
+    pub fn object(&self) -> &Object {
+        self.place.object()
+    }
+
+    /// Takes it to read; waits until nobody writes, or for the deadline.
+    pub fn read(&self, deadline: Option<Instant>) -> Result<ReadGuard<'_>> {
+        self.acquire_read(Until::Deadline(deadline))
+            .map(|()| ReadGuard { lock: self, _of_this_thread: PhantomData })
+    }
+
+    /// Takes it to write; waits until nobody reads or writes, or for the deadline.
+    pub fn write(&self, deadline: Option<Instant>) -> Result<WriteGuard<'_>> {
+        self.acquire_write(Until::Deadline(deadline))?;
+        Ok(WriteGuard { lock: self, _of_this_thread: PhantomData })
+    }
+
+    /// Takes it to read if nobody writes now.
+    pub fn try_read(&self) -> Result<Option<ReadGuard<'_>>> {
+        now(self.acquire_read(Until::Now), || ReadGuard { lock: self, _of_this_thread: PhantomData })
+    }
+
+    /// Takes it to write if nobody reads or writes now.
+    pub fn try_write(&self) -> Result<Option<WriteGuard<'_>>> {
+        now(self.acquire_write(Until::Now), || WriteGuard { lock: self, _of_this_thread: PhantomData })
+    }
+
+    /// Takes it to write, also after its writer died: then the second is true. From the guard's
+    /// drop on it is as any other; so mend what it guards before.
+    pub fn write_and_mend(&self, deadline: Option<Instant>) -> Result<(WriteGuard<'_>, bool)> {
+        let died = self.acquire_write_marked(Until::Deadline(deadline))?;
+        let guard = WriteGuard { lock: self, _of_this_thread: PhantomData };
+        if died {
+            self.consistent()?;
+        }
+        Ok((guard, died))
+    }
+
+    pub(crate) fn acquire_read(&self, until: Until) -> Result<()> {
+        let who = self.place.who()?;
+        let done = self.raw().read(&self.place.inner.memory, who, until.wait());
+        done.map_err(|refused| self.place.explain(refused))
+    }
+
+    pub(crate) fn acquire_write(&self, until: Until) -> Result<()> {
+        if self.acquire_write_marked(until)? {
+            self.release_write()?;
+            return Err(self.place.explain(Refused::OwnerDied));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn acquire_write_marked(&self, until: Until) -> Result<bool> {
+        let who = self.place.who()?;
+        let done = self.raw().write(&self.place.inner.memory, who, until.wait());
+        done.map_err(|refused| self.place.explain(refused))
+    }
+
+    pub(crate) fn consistent(&self) -> Result<()> {
+        let who = self.place.who()?;
+        self.raw().mend(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
+    }
+
+    pub(crate) fn release_read(&self) -> Result<()> {
+        let who = self.place.who()?;
+        self.raw().end_read(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
+    }
+
+    pub(crate) fn release_write(&self) -> Result<()> {
+        let who = self.place.who()?;
+        self.raw().end_write(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
+    }
+
+    /// Lets it go, however this thread has it.
+    pub(crate) fn release(&self) -> Result<()> {
+        match self.release_write() {
+            Err(error) if error.kind == ErrorKind::NotOwner => self.release_read(),
+            done => done,
+        }
+    }
+
+    fn raw(&self) -> commonhold_primitives::RwLock {
+        commonhold_primitives::RwLock(self.place.at)
+    }
+}
+
+fn now<G>(taken: Result<()>, guard: impl FnOnce() -> G) -> Result<Option<G>> {
+    match taken {
+        Ok(()) => Ok(Some(guard())),
+        Err(error) if error.kind == ErrorKind::TimedOut => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl Drop for ReadGuard<'_> {
+    fn drop(&mut self) {
+        // Refused: a program that may write it changed it, or a fork child drops its parent's guard.
+        let _ = self.lock.release_read();
+    }
+}
+
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        // As above.
+        let _ = self.lock.release_write();
+    }
+}

@@ -1,0 +1,251 @@
+//! What all primitives have in common: an object, its memory, and who uses it.
+
+use crate::channel::wait_until;
+use crate::link::wrong_reply;
+use crate::{Access, CreateOptions, Error, ErrorKind, Host, MapOptions, Mapping, Object, Result};
+use commonhold_object::error::Doing;
+use commonhold_object::wire::{Reply, Request};
+use commonhold_primitives::{Kind, MEMBERS, MOST, Mapped, Memory, Refused, Wait, Who, forks, thread};
+use rustix::fs::SealFlags;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// How to create primitives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncOptions {
+    /// Mode bits. Whoever uses one needs `r` and `w`.
+    pub mode: u32,
+    /// How many the object holds, each a primitive of its own: from 1 to 65,536.
+    pub count: u32,
+}
+
+impl Default for SyncOptions {
+    fn default() -> Self {
+        SyncOptions { mode: 0o600, count: 1 }
+    }
+}
+
+/// Primitives of an object that this process has open.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) memory: Mapped,
+    /// What they lie in. Dropped after that.
+    _mapping: Mapping,
+    object: Object,
+    host: Host,
+    kind: Kind,
+    /// By which number the host knows this process, and the forks when it was asked.
+    member: AtomicU64,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) at: usize,
+}
+
+impl Place {
+    pub(crate) fn create(host: &Host, name: &str, kind: Kind, options: &SyncOptions) -> Result<Place> {
+        if !kind.is_valid() {
+            let most =
+                if matches!(kind, Kind::Barrier { .. }) { Kind::MOST_PARTIES } else { Kind::MOST_VALUE };
+            return Err(Error::invalid(format!(
+                "{name} cannot be a {kind}: {most} is the most, and no barrier has 0"
+            )));
+        }
+        if options.count == 0 || u64::from(options.count) > MOST {
+            let count = options.count;
+            return Err(Error::invalid(format!("an object holds 1 to {MOST} primitives, not {count}")));
+        }
+        let wanted = CreateOptions {
+            size_bytes: kind.bytes() as u64 * u64::from(options.count),
+            mode: options.mode,
+            tag: kind.tag(),
+            ..CreateOptions::default()
+        };
+        let object = host.create(name, &wanted, None)?;
+        Self::of(host, object, kind).inspect_err(|_| {
+            // It was made just now, and is of no use. If this fails, too, the first error says more.
+            let _ = host.remove(name);
+        })
+    }
+
+    pub(crate) fn open(host: &Host, name: &str, word: &str) -> Result<(Place, Kind)> {
+        let object = host.open(name, Access::ReadWrite)?;
+        let tag = &object.options().tag;
+        let kind = Kind::of_tag(tag).filter(|kind| kind.word() == word).ok_or_else(|| {
+            let what = format!(
+                "object {name} is no {word}: its tag is {tag:?}; open it as what it is, or create one"
+            );
+            Error::new(ErrorKind::Mismatch, what)
+        })?;
+        Ok((Self::of(host, object, kind)?, kind))
+    }
+
+    /// Opens it; if there is none, creates it. Who comes at the same time gets the same.
+    pub(crate) fn open_or_create(
+        host: &Host,
+        name: &str,
+        kind: Kind,
+        options: &SyncOptions,
+    ) -> Result<(Place, Kind)> {
+        loop {
+            match Self::open(host, name, kind.word()) {
+                Err(error) if error.kind == ErrorKind::NotFound => {}
+                opened => return opened,
+            }
+            match Self::create(host, name, kind, options) {
+                Err(error) if error.kind == ErrorKind::Exists => {}
+                created => return created.map(|place| (place, kind)),
+            }
+        }
+    }
+
+    fn of(host: &Host, object: Object, kind: Kind) -> Result<Place> {
+        let name = object.core.label();
+        let is_none =
+            |why: &str| Err(Error::new(ErrorKind::Mismatch, format!("object {name} {why}: create another")));
+        let bytes = object.size_bytes() as usize;
+        if object.core.is_controlled() || bytes == 0 || !bytes.is_multiple_of(kind.bytes()) {
+            return is_none("holds no primitives, whatever its tag says");
+        }
+        let seals = rustix::fs::fcntl_get_seals(object.core.fd());
+        let seals = seals.doing(format_args!("asking for the seals of {name}"))?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return is_none("may become shorter, as a host of an earlier version makes it");
+        }
+        // So that the next host learns that this process has it.
+        let doing = "starting the thread that watches the connection to the host";
+        object.core.shared().ensure_watcher().doing(doing)?;
+        let mapping = object.map(&MapOptions::default())?;
+        let start = NonNull::new(mapping.as_ptr()).filter(|_| bytes <= mapping.len());
+        let Some(start) = start else { return is_none("is not mapped whole") };
+        // SAFETY: mapped shared and writable, page-aligned, for as long as the mapping is kept beside it; the memory keeps
+        // its size by its seal. Nobody else in this process is given the address.
+        let memory = unsafe { Mapped::new(start, bytes) };
+        thread(); // from now on forks are counted
+        let member = AtomicU64::new(known(ask_member(&object)?));
+        let inner = Inner { memory, _mapping: mapping, object, host: host.clone(), kind, member };
+        Ok(Place { inner: Arc::new(inner), at: 0 })
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        (self.inner.object.size_bytes() / self.inner.kind.bytes() as u64) as u32
+    }
+
+    pub(crate) fn nth(&self, index: u32) -> Result<Place> {
+        let count = self.count();
+        if index >= count {
+            let name = self.inner.object.core.label();
+            return Err(Error::invalid(format!(
+                "{name} holds {count}, from number 0 on, and {index} was asked for"
+            )));
+        }
+        Ok(Place { inner: self.inner.clone(), at: index as usize * self.inner.kind.bytes() })
+    }
+
+    pub(crate) fn object(&self) -> &Object {
+        &self.inner.object
+    }
+
+    /// This thread, as the host knows it.
+    #[inline]
+    pub(crate) fn who(&self) -> Result<Who> {
+        let known = self.inner.member.load(Ordering::Relaxed);
+        let thread = thread();
+        if (known >> 32) as u32 == forks() {
+            Ok(Who { member: known as u32, thread })
+        } else {
+            self.after_fork(thread)
+        }
+    }
+
+    /// A fork child opens it for itself, so that the host frees what it had when it ends.
+    #[cold]
+    fn after_fork(&self, thread: u32) -> Result<Who> {
+        let inner = &*self.inner;
+        let name = inner.object.core.label();
+        let own = inner.host.open(&name, Access::ReadWrite)?;
+        if own.uuid() != inner.object.uuid() {
+            let what = format!("{name} was removed, and another has its name: a fork child cannot use it");
+            return Err(Error::new(ErrorKind::Lost, what));
+        }
+        let member = ask_member(&own)?;
+        // Open as long as this process lives: another thread may be doing the same, and who has it in its hands may be gone.
+        std::mem::forget(own);
+        inner.member.store(known(member), Ordering::Relaxed);
+        Ok(Who { member, thread })
+    }
+
+    pub(crate) fn explain(&self, refused: Refused) -> Error {
+        let inner = &*self.inner;
+        let (name, word) = (inner.object.core.label(), inner.kind.word());
+        let owner = || {
+            let seen = inner.memory.load(self.at);
+            let (process, thread) = ((seen >> 32) as u32 & 0x003f_ffff, seen & 0x3fff_ffff);
+            match thread {
+                0 => String::new(),
+                _ => format!("; thread {thread} of process {process} has it"),
+            }
+        };
+        let (kind, what) = match refused {
+            Refused::TimedOut => (ErrorKind::TimedOut, match inner.kind {
+                Kind::Mutex | Kind::RwLock => format!("it was not free before the deadline{}", owner()),
+                Kind::Condition => "nobody signalled before the deadline".to_owned(),
+                Kind::Semaphore { .. } => "its value was 0 until the deadline".to_owned(),
+                Kind::Barrier { parties } => format!("not all {parties} were there before the deadline"),
+                Kind::Counter => "its value stayed until the deadline".to_owned(),
+            }),
+            Refused::Deadlock => (ErrorKind::Deadlock, "this thread has it already".to_owned()),
+            Refused::NotOwner => (ErrorKind::NotOwner, format!("this thread does not have it{}", owner())),
+            Refused::OwnerDied => (
+                ErrorKind::OwnerDied,
+                "who had it died, so that what it guards may be half changed: take it to mend that, and say so".to_owned(),
+            ),
+            Refused::TooManyMembers => (
+                ErrorKind::TooMany,
+                format!("{MEMBERS} processes use it at once, the limit: let some of them end, or use a mutex"),
+            ),
+            Refused::Overflow => (ErrorKind::Invalid, format!("its value would be above {}", Kind::MOST_VALUE)),
+            Refused::Broken => (
+                ErrorKind::Broken,
+                "the round was broken: a process that it waits for ended, or somebody gave it up".to_owned(),
+            ),
+        };
+        Error::new(kind, format!("{word} {name}: {what}"))
+    }
+}
+
+/// What a process is known by, until it forks.
+fn known(member: u32) -> u64 {
+    u64::from(forks()) << 32 | u64::from(member)
+}
+
+fn ask_member(object: &Object) -> Result<u32> {
+    match object.core.ask(&Request::Member)? {
+        Reply::Member(member) => Ok(member),
+        _ => Err(wrong_reply()),
+    }
+}
+
+/// When to give up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    Now,
+    Deadline(Option<Instant>),
+}
+
+impl Until {
+    pub(crate) fn wait(self) -> Wait {
+        match self {
+            Until::Now => Wait::No,
+            Until::Deadline(deadline) => match wait_until(deadline) {
+                crate::channel::Wait::Until(end) => Wait::Until(end),
+                _ => Wait::Forever,
+            },
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A semaphore, a barrier and a counter, each with a name.
+
+use super::shared::{Place, SyncOptions, Until};
+use crate::{Host, Object, Result};
+use commonhold_primitives::Kind;
+use std::time::{Duration, Instant};
+
+/// How long who arrives at a barrier waits for a newcomer where a process is missing that was there
+/// before: as long as a fault waits for another host.
+const PATIENCE: Duration = Duration::from_millis(commonhold_object::limits::SHARED_FAULT_DEADLINE_MS as u64);
+
+/// A semaphore with a name: a number that is never below zero. It belongs to nobody: what a process
+/// took that ended is not given back.
+#[derive(Clone, Debug)]
+pub struct Semaphore {
+    place: Place,
+    first: u32,
+}
+
+impl Semaphore {
+    /// Creates one, or as many as the options say, each with that value, of 2^31 - 1 at most.
+    pub fn create(host: &Host, name: &str, value: u32, options: &SyncOptions) -> Result<Semaphore> {
+        let kind = Kind::Semaphore { value };
+        Place::create(host, name, kind, options).map(|place| Semaphore { place, first: value })
+    }
+
+    /// Opens it.
+    pub fn open(host: &Host, name: &str) -> Result<Semaphore> {
+        Place::open(host, name, "semaphore").map(Self::of)
+    }
+
+    /// Opens it, whatever its value is, or creates it with that value if there is none.
+    pub fn open_or_create(host: &Host, name: &str, value: u32, options: &SyncOptions) -> Result<Semaphore> {
+        Place::open_or_create(host, name, Kind::Semaphore { value }, options).map(Self::of)
+    }
+
+    fn of((place, kind): (Place, Kind)) -> Semaphore {
+        let Kind::Semaphore { value: first } = kind else { unreachable!("opened as one") };
+        Semaphore { place, first }
+    }
+
+    /// How many the object holds.
+    pub fn count(&self) -> u32 {
+        self.place.count()
+    }
+
+    /// Another one of the object.
+    pub fn at(&self, index: u32) -> Result<Semaphore> {
+        self.place.nth(index).map(|place| Semaphore { place, first: self.first })
+    }
+
+    /// The object that holds it.
+    pub fn object(&self) -> &Object {
+        self.place.object()
+    }
+
+    /// Its value just now.
+    pub fn value(&self) -> u32 {
+        self.raw().value(&self.place.inner.memory)
+    }
+
+    /// Takes one from its value; waits until it is above zero, or for the deadline.
+    pub fn acquire(&self, deadline: Option<Instant>) -> Result<()> {
+        self.acquire_until(Until::Deadline(deadline))
+    }
+
+    /// Takes one from its value if it is above zero now; gives whether it was.
+    pub fn try_acquire(&self) -> bool {
+        self.acquire_until(Until::Now).is_ok()
+    }
+
+    pub(crate) fn acquire_until(&self, until: Until) -> Result<()> {
+        let done = self.raw().acquire(&self.place.inner.memory, until.wait());
+        done.map_err(|refused| self.place.explain(refused))
+    }
+
+    /// Adds to its value, and wakes as many.
+    pub fn release(&self, more: u32) -> Result<()> {
+        let done = self.raw().release(&self.place.inner.memory, more);
+        done.map_err(|refused| self.place.explain(refused))
+    }
+
+    fn raw(&self) -> commonhold_primitives::Semaphore {
+        commonhold_primitives::Semaphore { at: self.place.at, first: self.first }
+    }
+}
+
+/// A barrier with a name: threads wait in it until so many are there.
+///
+/// The host knows the processes that ever waited in it, sixty at most. When one of them ends, those
+/// who wait get [`Broken`](crate::ErrorKind::Broken) at once, and who comes later gets it after a
+/// minute, unless a newcomer makes up for it.
+#[derive(Clone, Debug)]
+pub struct Barrier {
+    place: Place,
+    parties: u32,
+}
+
+impl Barrier {
+    /// Creates one, or as many as the options say, of so many parties: 1 to 1,048,576.
+    pub fn create(host: &Host, name: &str, parties: u32, options: &SyncOptions) -> Result<Barrier> {
+        let kind = Kind::Barrier { parties };
+        Place::create(host, name, kind, options).map(|place| Barrier { place, parties })
+    }
+
+    /// Opens it.
+    pub fn open(host: &Host, name: &str) -> Result<Barrier> {
+        Place::open(host, name, "barrier").map(Self::of)
+    }
+
+    /// Opens it, or creates it if there is none. One of other parties is an error.
+    pub fn open_or_create(host: &Host, name: &str, parties: u32, options: &SyncOptions) -> Result<Barrier> {
+        let barrier = Place::open_or_create(host, name, Kind::Barrier { parties }, options).map(Self::of)?;
+        if barrier.parties != parties {
+            let has = barrier.parties;
+            return Err(crate::Error::new(
+                crate::ErrorKind::Mismatch,
+                format!("barrier {name} waits for {has}, not for {parties}: say {has}, or create another"),
+            ));
+        }
+        Ok(barrier)
+    }
+
+    fn of((place, kind): (Place, Kind)) -> Barrier {
+        let Kind::Barrier { parties } = kind else { unreachable!("opened as one") };
+        Barrier { place, parties }
+    }
+
+    /// How many the object holds.
+    pub fn count(&self) -> u32 {
+        self.place.count()
+    }
+
+    /// Another one of the object.
+    pub fn at(&self, index: u32) -> Result<Barrier> {
+        self.place.nth(index).map(|place| Barrier { place, parties: self.parties })
+    }
+
+    /// The object that holds it.
+    pub fn object(&self) -> &Object {
+        self.place.object()
+    }
+
+    /// How many it waits for.
+    pub fn parties(&self) -> u32 {
+        self.parties
+    }
+
+    /// Waits until all are there, or for the deadline: then this thread was not. Gives whether this
+    /// thread came last, as one of each round does.
+    pub fn wait(&self, deadline: Option<Instant>) -> Result<bool> {
+        let member = self.place.who()?.member;
+        let wait = Until::Deadline(deadline).wait();
+        let arrived = self.raw().wait(&self.place.inner.memory, member, wait, PATIENCE);
+        arrived.map(|arrived| arrived.is_last).map_err(|refused| self.place.explain(refused))
+    }
+
+    /// Gives the round up, if somebody waits in it: they get [`Broken`](crate::ErrorKind::Broken).
+    pub fn abort(&self) {
+        self.raw().abort(&self.place.inner.memory);
+    }
+
+    fn raw(&self) -> commonhold_primitives::Barrier {
+        commonhold_primitives::Barrier { at: self.place.at, parties: self.parties }
+    }
+}
+
+/// A counter with a name: a number of 64 bits. It begins with 0.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    place: Place,
+}
+
+impl Counter {
+    /// Creates one, or as many as the options say.
+    pub fn create(host: &Host, name: &str, options: &SyncOptions) -> Result<Counter> {
+        Place::create(host, name, Kind::Counter, options).map(|place| Counter { place })
+    }
+
+    /// Opens it.
+    pub fn open(host: &Host, name: &str) -> Result<Counter> {
+        Place::open(host, name, "counter").map(|(place, _)| Counter { place })
+    }
+
+    /// Opens it, or creates it if there is none.
+    pub fn open_or_create(host: &Host, name: &str, options: &SyncOptions) -> Result<Counter> {
+        Place::open_or_create(host, name, Kind::Counter, options).map(|(place, _)| Counter { place })
+    }
+
+    /// How many the object holds.
+    pub fn count(&self) -> u32 {
+        self.place.count()
+    }
+
+    /// Another one of the object.
+    pub fn at(&self, index: u32) -> Result<Counter> {
+        self.place.nth(index).map(|place| Counter { place })
+    }
+
+    /// The object that holds it.
+    pub fn object(&self) -> &Object {
+        self.place.object()
+    }
+
+    /// Its value just now.
+    pub fn value(&self) -> u64 {
+        self.raw().value(&self.place.inner.memory)
+    }
+
+    /// Adds, modulo 2^64; gives what it was.
+    pub fn add(&self, more: u64) -> u64 {
+        self.raw().add(&self.place.inner.memory, more)
+    }
+
+    /// Makes it `new` if it is `old`; else gives what it is.
+    pub fn compare_exchange(&self, old: u64, new: u64) -> std::result::Result<(), u64> {
+        self.raw().exchange(&self.place.inner.memory, old, new)
+    }
+
+    /// Waits until it is another than `value`, or for the deadline; gives what it is.
+    pub fn wait_while(&self, value: u64, deadline: Option<Instant>) -> Result<u64> {
+        let seen = self.raw().wait_while(&self.place.inner.memory, value, Until::Deadline(deadline).wait());
+        seen.map_err(|refused| self.place.explain(refused))
+    }
+
+    fn raw(&self) -> commonhold_primitives::Counter {
+        commonhold_primitives::Counter(self.place.at)
+    }
+}

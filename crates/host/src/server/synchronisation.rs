@@ -1,0 +1,121 @@
+//! Locks by name (`docs/PRIMITIVES.md`). They lie in memory of the programs that use them, which lock and unlock without the
+//! host. It does what they cannot: when one of them has ended, it frees what that had.
+//!
+//! The host trusts no word there. Whoever may write the object may have written it, and harms those who may write it, too.
+
+use super::object::Object;
+use super::session::Session;
+use super::{Host, lock};
+use commonhold_object::{CreateOptions, Error, ErrorKind, ObjectId, PagerKind, Result, Translation};
+use commonhold_primitives::{Kind, Mapped, free_of_the_dead};
+use commonhold_sys::memory::FileWindow;
+use commonhold_sys::process::Identity;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::ptr::NonNull;
+
+/// How often one look at an object's memory asks who has it open. Each process that ended and had something there takes one;
+/// what is not looked at then is when the next one ends.
+const ASKS: u32 = 64;
+
+/// The kind of primitive that an object holds.
+pub(super) fn kind_of(options: &CreateOptions) -> Option<Kind> {
+    let memory = options.pager == PagerKind::Anonymous && options.translation == Translation::Paged;
+    Kind::of_tag(&options.tag).filter(|_| memory && !options.is_controlled())
+}
+
+/// A process as its primitives name it: never 0, and no two that live have the same.
+fn member(process: Identity) -> u32 {
+    process.pid & 0x003f_ffff | (process.start_ticks as u32) << 22
+}
+
+impl Host {
+    /// What a client writes into the words of what it locks.
+    pub(super) fn member_of(&self, session: &Session) -> Result<u32> {
+        if session.process.pid == 0 {
+            let what = "the host does not see this process, which is of another PID name space, and could not free the locks that \
+                        it had when it ended: run host or program in the same one, or in one that contains it";
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        }
+        Ok(member(session.process))
+    }
+
+    /// Whether a session may have locks: it lasts as long as its process then, also without a connection.
+    pub(super) fn has_locks(&self, session: &Session) -> bool {
+        let opened: Vec<ObjectId> = lock(&session.opened).keys().copied().collect();
+        opened.into_iter().any(|id| self.object(id).is_ok_and(|object| object.synchronises()))
+    }
+
+    /// Frees what processes have that do not have the object open any more. `ended`: one of them ended with it.
+    pub(super) fn free_locks(&self, object: &Object, ended: bool) {
+        let (kind, bytes) = {
+            let record = object.record();
+            (kind_of(&record.options), record.options.size_bytes as usize)
+        };
+        // Who is expected back has it still, and says so soon.
+        let Some(kind) = kind.filter(|_| bytes > 0 && !self.returning.expects(object.id)) else { return };
+        let Some(memory) = object.descriptor() else { return };
+        let window = match FileWindow::for_writing(&*memory, 0, bytes) {
+            Ok(window) => window,
+            Err(error) => {
+                let id = object.id.0;
+                return self
+                    .machine
+                    .log(format_args!("object {id}: freeing the locks of who ended: {error}"));
+            }
+        };
+        let Some(start) = NonNull::new(window.as_ptr().cast_mut()) else { return };
+        // SAFETY: mapped shared, to read and to write, until the window is dropped, which is after it. The memory was made with
+        // its size, and sealed. Nobody else is given the address.
+        let mapped = unsafe { Mapped::new(start, bytes) };
+        let (living, asked) = (RefCell::new(HashSet::new()), Cell::new(0));
+        // Asked after a word was read: who wrote it had the object open before.
+        let lives = |member: u32| {
+            if living.borrow().contains(&member) {
+                return true;
+            }
+            if asked.replace(asked.get() + 1) >= ASKS {
+                return true; // for now
+            }
+            *living.borrow_mut() = self.members_of(object.id);
+            living.borrow().contains(&member)
+        };
+        free_of_the_dead(&mapped, bytes, kind, lives, ended);
+    }
+
+    /// The processes that have an object open.
+    fn members_of(&self, id: ObjectId) -> HashSet<u32> {
+        let has = |session: &&std::sync::Arc<Session>| lock(&session.opened).contains_key(&id);
+        self.sessions().iter().filter(has).map(|session| member(session.process)).collect()
+    }
+}
+
+impl Object {
+    /// Whether it holds primitives: whoever maps it relies on its size.
+    pub(super) fn synchronises(&self) -> bool {
+        kind_of(&self.record().options).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_live_have_numbers_of_their_own() {
+        let number = |pid, start_ticks| member(Identity { pid, start_ticks });
+        assert_ne!(number(7, 100), number(8, 100));
+        assert_ne!(number(7, 100), number(7, 101), "another process may get the number later");
+        assert_ne!(number(1, 0), 0);
+    }
+
+    #[test]
+    fn only_plain_memory_synchronises() {
+        let options = CreateOptions { tag: "sync:mutex".into(), size_bytes: 64, ..CreateOptions::default() };
+        assert_eq!(kind_of(&options), Some(Kind::Mutex));
+        let wired = CreateOptions { translation: Translation::Wired, ..options.clone() };
+        let file = CreateOptions { pager: PagerKind::File, ..options.clone() };
+        let other = CreateOptions { tag: "float32".into(), ..options };
+        assert!([wired, file, other].iter().all(|options| kind_of(options).is_none()));
+    }
+}
