@@ -25,7 +25,7 @@
 //! chdir path     touch-file path                limit what value           pid                        abort
 //! count M first stride pages ledger threads    round M O pages ledger    pair M …    follow M …    halt
 //! counted M first stride pages ledger
-//! channel verb C …     (see `channels`)
+//! channel verb C …     (see `channels`)     by-name verb …     (see `primitives`)
 //! record M O registers path host process writes% pause-us sync-every      (notes every read and write; see `history`)
 //! ```
 
@@ -36,6 +36,7 @@ mod memory;
 mod movable;
 mod objects;
 mod pinned;
+mod primitives;
 mod process;
 
 use commonhold::{Channel, Host, Mapping, Object};
@@ -75,6 +76,7 @@ pub struct Agent {
     objects: HashMap<String, Object>,
     mappings: HashMap<String, Mapping>,
     channels: HashMap<String, Channel>,
+    primitives: HashMap<String, primitives::Primitive>,
     activities: Vec<activity::Activity>,
     /// Rings with buffers in mappings.
     pinned: Vec<OwnedFd>,
@@ -94,6 +96,7 @@ pub fn run() {
         objects: HashMap::new(),
         mappings: HashMap::new(),
         channels: HashMap::new(),
+        primitives: HashMap::new(),
         activities: Vec::new(),
         pinned: Vec::new(),
     };
@@ -150,6 +153,7 @@ impl Agent {
             | "read-file-in" | "raw-mmap" | "raw-munmap" | "raw-dontneed" | "raw-mremap" | "counted"
             | "read-at" | "write-at" | "regain" | "await" => self.on_memory(words),
             "channel" => self.on_channels(&words[1..]),
+            "by-name" => self.on_primitives(&words[1..]),
             "record" => self.on_history(words),
             "pin" | "unpin" => self.on_pinned(words),
             "count" | "round" | "add" | "sum" | "pair" | "follow" | "halt" | "watch" => {

@@ -65,7 +65,8 @@ impl Condition {
         self.wait_with(guard.mutex, Until::Deadline(deadline))
     }
 
-    pub(crate) fn wait_with(&self, mutex: &Mutex, until: Until) -> Result<()> {
+    #[doc(hidden)] // for bindings, which have no guards
+    pub fn wait_with(&self, mutex: &Mutex, until: Until) -> Result<()> {
         use commonhold_primitives::Refused;
         let who = mutex.place.who()?;
         let its = (mutex.raw(), &mutex.place.inner.memory);

@@ -14,6 +14,5 @@ mod simple;
 pub use condition::Condition;
 pub use mutex::{Mutex, MutexGuard};
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
-pub use shared::SyncOptions;
-pub(crate) use shared::Until;
+pub use shared::{SyncOptions, Until};
 pub use simple::{Barrier, Counter, Semaphore};

@@ -95,13 +95,15 @@ impl RwLock {
         Ok((guard, died))
     }
 
-    pub(crate) fn acquire_read(&self, until: Until) -> Result<()> {
+    #[doc(hidden)] // for bindings, which have no guards
+    pub fn acquire_read(&self, until: Until) -> Result<()> {
         let who = self.place.who()?;
         let done = self.raw().read(&self.place.inner.memory, who, until.wait());
         done.map_err(|refused| self.place.explain(refused))
     }
 
-    pub(crate) fn acquire_write(&self, until: Until) -> Result<()> {
+    #[doc(hidden)] // for bindings, which have no guards
+    pub fn acquire_write(&self, until: Until) -> Result<()> {
         if self.acquire_write_marked(until)? {
             self.release_write()?;
             return Err(self.place.explain(Refused::OwnerDied));
@@ -109,29 +111,34 @@ impl RwLock {
         Ok(())
     }
 
-    pub(crate) fn acquire_write_marked(&self, until: Until) -> Result<bool> {
+    #[doc(hidden)] // for bindings, which have no guards
+    pub fn acquire_write_marked(&self, until: Until) -> Result<bool> {
         let who = self.place.who()?;
         let done = self.raw().write(&self.place.inner.memory, who, until.wait());
         done.map_err(|refused| self.place.explain(refused))
     }
 
-    pub(crate) fn consistent(&self) -> Result<()> {
+    #[doc(hidden)] // for bindings, which have no guards
+    pub fn consistent(&self) -> Result<()> {
         let who = self.place.who()?;
         self.raw().mend(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
     }
 
-    pub(crate) fn release_read(&self) -> Result<()> {
+    #[doc(hidden)] // for bindings, which have no guards
+    pub fn release_read(&self) -> Result<()> {
         let who = self.place.who()?;
         self.raw().end_read(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
     }
 
-    pub(crate) fn release_write(&self) -> Result<()> {
+    #[doc(hidden)] // for bindings, which have no guards
+    pub fn release_write(&self) -> Result<()> {
         let who = self.place.who()?;
         self.raw().end_write(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
     }
 
     /// Lets it go, however this thread has it.
-    pub(crate) fn release(&self) -> Result<()> {
+    #[doc(hidden)] // for bindings, which have no guards
+    pub fn release(&self) -> Result<()> {
         match self.release_write() {
             Err(error) if error.kind == ErrorKind::NotOwner => self.release_read(),
             done => done,

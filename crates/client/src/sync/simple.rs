@@ -69,7 +69,8 @@ impl Semaphore {
         self.acquire_until(Until::Now).is_ok()
     }
 
-    pub(crate) fn acquire_until(&self, until: Until) -> Result<()> {
+    #[doc(hidden)] // for bindings, which have no guards
+    pub fn acquire_until(&self, until: Until) -> Result<()> {
         let done = self.raw().acquire(&self.place.inner.memory, until.wait());
         done.map_err(|refused| self.place.explain(refused))
     }
