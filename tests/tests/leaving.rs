@@ -206,3 +206,32 @@ fn what_is_closed_before_its_home_is_found_can_end() {
     }
     wait::until("all have ended", || (hosts[0].status().objects == 0).then_some(()));
 }
+
+/// What the home's own processes use of an explicit object is found and ended again and again, until one of them has it open.
+#[test]
+fn objects_are_created_while_other_hosts_leave_others() {
+    let hosts = cluster(2);
+    let (home, other) = (hosts[0].worker(), hosts[1].worker());
+    home.ok(&format!("create h /other size={MIB} explicit"));
+    other.eventually("open o /other r");
+    other.ok("close o");
+    let done = &std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                other.all("open o /other r\nclose o");
+            }
+        });
+        for number in 0..60 {
+            let lines = [
+                format!("create o /{number} size={MIB} explicit"),
+                "close o".into(),
+                format!("remove /{number}"),
+            ];
+            let refused = lines.iter().find_map(|line| home.ask(line).err());
+            done.store(refused.is_some(), std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(refused, None, "{number}");
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}

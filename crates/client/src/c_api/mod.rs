@@ -1,4 +1,4 @@
-//! The C ABI: `include/commonhold.h`, function by function. What each promises stands in the header.
+//! The C ABI: `include/commonhold.h` and `commonhold_sync.h`, function by function. What each promises stands in the header.
 //!
 //! Every function catches panics, sets errno and the thread's last error on failure, and takes null pointers
 //! for bad arguments. There is one host for the process, connected at first use.
@@ -12,6 +12,7 @@ mod objects;
 mod outcome;
 mod pager;
 mod structs;
+mod sync;
 
 pub use channels::*;
 pub use image_types::{ch_field, ch_type};
@@ -22,6 +23,7 @@ pub use objects::*;
 pub use outcome::ch_last_error;
 pub use pager::*;
 pub use structs::*;
+pub use sync::*;
 
 use crate::{Error, Host, Result, link::lock};
 use outcome::{guard_code, optional_text};

@@ -58,6 +58,18 @@ pub(super) fn guard_code(run: impl FnOnce() -> Result<()>) -> c_int {
     guard(-1, || run().map(|()| 0))
 }
 
+/// Notes an error for `ch_last_error`, and gives its number. `errno` stays.
+pub(super) fn noted_errno(error: &Error) -> c_int {
+    // SAFETY: the address is this thread's own errno.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
+    note(error);
+    // SAFETY: as above.
+    unsafe { *errno = before };
+    error.kind.errno()
+}
+
 fn note(error: &Error) {
     let text: Vec<u8> = error.message.bytes().filter(|byte| *byte != 0).collect();
     let text = CString::new(text).ok();

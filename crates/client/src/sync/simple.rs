@@ -150,9 +150,12 @@ impl Barrier {
     /// Waits until all are there, or for the deadline: then this thread was not. Gives whether this
     /// thread came last, as one of each round does.
     pub fn wait(&self, deadline: Option<Instant>) -> Result<bool> {
+        self.wait_until(Until::Deadline(deadline))
+    }
+
+    pub(crate) fn wait_until(&self, until: Until) -> Result<bool> {
         let member = self.place.who()?.member;
-        let wait = Until::Deadline(deadline).wait();
-        let arrived = self.raw().wait(&self.place.inner.memory, member, wait, PATIENCE);
+        let arrived = self.raw().wait(&self.place.inner.memory, member, until.wait(), PATIENCE);
         arrived.map(|arrived| arrived.is_last).map_err(|refused| self.place.explain(refused))
     }
 
@@ -220,7 +223,11 @@ impl Counter {
 
     /// Waits until it is another than `value`, or for the deadline; gives what it is.
     pub fn wait_while(&self, value: u64, deadline: Option<Instant>) -> Result<u64> {
-        let seen = self.raw().wait_while(&self.place.inner.memory, value, Until::Deadline(deadline).wait());
+        self.wait_while_until(value, Until::Deadline(deadline))
+    }
+
+    pub(crate) fn wait_while_until(&self, value: u64, until: Until) -> Result<u64> {
+        let seen = self.raw().wait_while(&self.place.inner.memory, value, until.wait());
         seen.map_err(|refused| self.place.explain(refused))
     }
 

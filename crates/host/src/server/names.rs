@@ -33,6 +33,13 @@ impl Drop for Counted<'_> {
     }
 }
 
+/// How often a use of an object may end while it is opened.
+const TRIES: u32 = 16;
+
+fn ends_again(what: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Busy, format!("{what} ends again and again while it is opened: try again"))
+}
+
 impl Host {
     /// The object of that name, if the session may have it so.
     pub(super) fn lookup(&self, session: &Session, name: &Name, access: Access) -> Result<Arc<Object>> {
@@ -47,8 +54,6 @@ impl Host {
         access: Access,
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
-        /// How often a use of it may end while it is opened.
-        const TRIES: u32 = 16;
         for _ in 0..TRIES {
             let object = self.as_used(&self.look_everywhere(session, name, access)?)?;
             match self.give(session, &object, access, give) {
@@ -57,7 +62,7 @@ impl Host {
                 other => return other,
             }
         }
-        Err(Error::new(ErrorKind::Busy, format!("{name} ends again and again while it is opened: try again")))
+        Err(ends_again(name))
     }
 
     /// Opens an object for a session: what to tell, and the descriptor to map.
@@ -68,11 +73,19 @@ impl Host {
         access: Access,
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
-        let object = &self.as_used(object)?;
-        let result = object.hold().and_then(|_held| self.give_held(session, object, access, give));
-        // Its name and its last user may have gone meanwhile, and this one, too.
-        self.settle_object(object.id);
-        result
+        for _ in 0..TRIES {
+            let used = &self.as_used(object)?;
+            let result = used.hold().and_then(|_held| self.give_held(session, used, access, give));
+            // Its name and its last user may have gone meanwhile, and this one, too.
+            self.settle_object(used.id);
+            match result {
+                // Nobody used it yet when it was found: it is begun anew.
+                Err(error)
+                    if error.kind == ErrorKind::NotFound && used.has_ended() && used.id != object.id => {}
+                other => return other,
+            }
+        }
+        Err(ends_again(format_args!("object {}", object.id.0)))
     }
 
     fn give_held(
