@@ -102,23 +102,23 @@ fn a_condition_wakes_who_waits() {
         worker.send("by-name wait c m -");
     }
     first.all("by-name lock m -\nby-name signal c\nby-name unlock m");
-    let mut awake = Vec::new();
-    until("one wakes", || {
-        for (index, worker) in waiting.iter().enumerate() {
-            if let Some(answer) = worker.answer_within(Duration::from_millis(5)) {
-                answer.unwrap();
-                worker.ok("by-name unlock m");
-                awake.push(index);
-                return Some(());
-            }
-        }
-        None
-    });
+    // They have the mutex one after the other.
+    let mut asleep: Vec<&Worker> = waiting.iter().collect();
+    let mut one_wakes = || {
+        until("one wakes", || {
+            let moment = Duration::from_millis(5);
+            let (index, answer) = asleep
+                .iter()
+                .enumerate()
+                .find_map(|(index, worker)| Some((index, worker.answer_within(moment)?)))?;
+            answer.unwrap();
+            asleep.remove(index).ok("by-name unlock m");
+            Some(asleep.len())
+        })
+    };
+    assert_eq!(one_wakes(), 2);
     first.ok("by-name broadcast c");
-    for (index, worker) in waiting.iter().enumerate().filter(|(index, _)| !awake.contains(index)) {
-        worker.answer().unwrap_or_else(|refused| panic!("{index}: {}", refused.message));
-        worker.ok("by-name unlock m");
-    }
+    assert_eq!([one_wakes(), one_wakes()], [1, 0]);
 }
 
 #[test]
