@@ -30,6 +30,7 @@ const CHOSEN: &[&str] = &[
     "segments.divergence",
     "segments.races",
     "snapshot.",
+    "sync.",
     "wired.faults",
     "wired.mappings",
 ];
