@@ -31,6 +31,7 @@ const CHOSEN: &[&str] = &[
     "segments.races",
     "snapshot.",
     "sync.",
+    "types.",
     "wired.faults",
     "wired.mappings",
 ];
