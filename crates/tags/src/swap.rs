@@ -51,7 +51,7 @@ mod x86 {
             return None;
         }
         // Which byte comes where, within each half of a register.
-        let order: [u8; REGISTER] = std::array::from_fn(|at| (at % 16 ^ (element_bytes - 1)) as u8);
+        let order: [u8; REGISTER] = std::array::from_fn(|at| ((at % 16) ^ (element_bytes - 1)) as u8);
         let aligned = target.as_ptr().addr().is_multiple_of(REGISTER);
         // SAFETY: the processor has AVX2.
         unsafe {
