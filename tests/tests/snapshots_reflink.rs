@@ -138,11 +138,13 @@ fn a_clone_is_of_one_instant() {
     const CLONES: usize = 200;
     on_each(|disk, host| {
         let client = host.connect();
-        let object = create(&client, "/a", &disk.path().join("a"), 64 * PAGE);
-        object.write_at(&[0; 64 * PAGE], 0).expect("it is written");
-        let in_turn: [u64; 3] = [0, 40, 20];
-        let pairs: [(u64, u64); 2] = [(10, 50), (51, 11)];
-        let lines = [(20, 0), (0, 40), (40, 20)].map(|(before, own)| format!("follow m {before} {own}"));
+        let object = create(&client, "/a", &disk.path().join("a"), 1024 * PAGE);
+        object.write_at(&vec![0; 1024 * PAGE], 0).expect("it is written");
+        let in_turn: [u64; 3] = [0, 640, 320];
+        let pairs: [(u64, u64); 2] = [(160, 800), (801, 161)];
+        // What lies between is written too, so that the kernel has to store it before the next of them.
+        let between = [(1, 159), (162, 158), (321, 319), (641, 159), (802, 222)];
+        let lines = [(320, 0), (0, 640), (640, 320)].map(|(before, own)| format!("follow m {before} {own}"));
         let pair_lines = pairs.map(|(first, second)| format!("pair m {first} {second}"));
         let begin = |line: &String| {
             let worker = host.worker();
@@ -154,11 +156,16 @@ fn a_clone_is_of_one_instant() {
         let (begun, mut clones, mut instants, mut seen) = (Instant::now(), 0, 0, 0);
         while clones < CLONES || instants < 30 {
             assert!(begun.elapsed() < Duration::from_secs(100), "the writers stand still at {seen}");
+            for (first, pages) in between {
+                object
+                    .write_at(&vec![clones as u8; pages * PAGE], first * PAGE as u64)
+                    .expect("it is written");
+            }
             let one = object.snapshot("/s", &to(&path)).expect("a snapshot");
-            let all = bytes(&one);
             let word = |page: u64| {
-                let at = page as usize * PAGE;
-                u64::from_le_bytes(all[at..at + 8].try_into().expect("8 bytes"))
+                let mut word = [0; 8];
+                one.read_at(&mut word, page * PAGE as u64).expect("it is read");
+                u64::from_le_bytes(word)
             };
             let words = in_turn.map(word);
             let in_order = words.is_sorted_by(|one, next| one >= next);
@@ -168,7 +175,7 @@ fn a_clone_is_of_one_instant() {
                 let (one, other) = (word(first), word(second));
                 assert!(one >= other && one - other <= 1, "{one} and {other} at one instant");
             }
-            assert_eq!(bytes(&one), all, "the writers go on");
+            assert_eq!(in_turn.map(word), words, "the writers go on");
             (clones, instants) = (clones + 1, instants + usize::from(words[0] > seen));
             seen = words[0];
             client.remove("/s").expect("it has a name");
