@@ -11,19 +11,18 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A file system, and what makes it: its program, the program's package, and what that is told.
-type Kind = (&'static str, &'static str, &'static [&'static str]);
-const XFS: Kind = ("mkfs.xfs", "xfsprogs", &["-q"]);
-const BTRFS: Kind = ("mkfs.btrfs", "btrfs-progs", &["-q"]);
+/// What makes a file system, the package that it is in, and some more than the least that it takes, MiB.
+type Kind = (&'static str, &'static str, u64);
+const XFS: Kind = ("mkfs.xfs", "xfsprogs", 320);
+const BTRFS: Kind = ("mkfs.btrfs", "btrfs-progs", 128);
 
 /// None: it cannot be had here, and that was said.
-fn disk((mkfs, package, options): Kind) -> Option<SmallDisk> {
+fn disk((mkfs, package, megabytes): Kind) -> Option<SmallDisk> {
     let what = format!("clones of files ({mkfs})");
     if !is_root(&what) || !has(mkfs, package, &what) {
         return None;
     }
-    // The least that XFS takes is 300 MiB; the image has holes.
-    let made = SmallDisk::made_by(Scratch::in_memory(), 320, mkfs, options);
+    let made = SmallDisk::made_by(Scratch::in_memory(), megabytes, mkfs, &["-q"]);
     made.inspect_err(|why| left_out(&format!("{what}: {why}"))).ok()
 }
 
@@ -138,13 +137,13 @@ fn a_clone_is_of_one_instant() {
     const CLONES: usize = 200;
     on_each(|disk, host| {
         let client = host.connect();
-        let object = create(&client, "/a", &disk.path().join("a"), 1024 * PAGE);
-        object.write_at(&vec![0; 1024 * PAGE], 0).expect("it is written");
-        let in_turn: [u64; 3] = [0, 640, 320];
-        let pairs: [(u64, u64); 2] = [(160, 800), (801, 161)];
+        let object = create(&client, "/a", &disk.path().join("a"), 512 * PAGE);
+        object.write_at(&vec![0; 512 * PAGE], 0).expect("it is written");
+        let in_turn: [u64; 3] = [0, 320, 160];
+        let pairs: [(u64, u64); 2] = [(80, 400), (401, 81)];
         // What lies between is written too, so that the kernel has to store it before the next of them.
-        let between = [(1, 159), (162, 158), (321, 319), (641, 159), (802, 222)];
-        let lines = [(320, 0), (0, 640), (640, 320)].map(|(before, own)| format!("follow m {before} {own}"));
+        let between = [(1, 79), (82, 78), (161, 159), (321, 79), (402, 110)];
+        let lines = [(160, 0), (0, 320), (320, 160)].map(|(before, own)| format!("follow m {before} {own}"));
         let pair_lines = pairs.map(|(first, second)| format!("pair m {first} {second}"));
         let begin = |line: &String| {
             let worker = host.worker();
@@ -316,7 +315,7 @@ fn other_users() {
 
 #[test]
 fn a_full_disk_leaves_nothing() {
-    const PIECES: u64 = 8192;
+    const PIECES: u64 = 4096;
     on_each(|disk, host| {
         let client = host.connect();
         // A file in many pieces: so much of a clone is metadata, which has some room of its own.
