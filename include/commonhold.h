@@ -313,6 +313,13 @@ int ch_resize(const char *name, uint64_t size_bytes);
 ch_object *ch_snapshot(const ch_object *object, const char *name, int flags, uint32_t mode, uint64_t offset,
                        uint64_t length);
 
+/* The same of a direct object on a file of XFS, Btrfs or bcachefs. The file at path, which is not there yet, becomes a
+ * clone of the object's file (FICLONE), with which it shares blocks until either is written, and the new object is on it.
+ * CH_SNAPSHOT_WHOLE changes nothing. errno: EEXIST, the file or the name is there; EOPNOTSUPP, no such object or file
+ * system. On a failure neither file nor object is there. */
+ch_object *ch_snapshot_file(const ch_object *object, const char *name, const char *path, int flags, uint32_t mode,
+                            uint64_t offset, uint64_t length);
+
 /* Frees the name now, and the memory when the last mapping goes. A backing file is never deleted. */
 int ch_remove(const char *name);
 

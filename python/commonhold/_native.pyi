@@ -192,12 +192,16 @@ class Object:
         writable: bool = False,
         whole: bool = False,
         permissions: int = 0o600,
+        file: str | os.PathLike[str] | None = None,
     ) -> Object:
         """Creates an object that has this one's pages as they are at one instant, and opens it.
 
         It takes no memory at first: a page is copied when it is written here, or touched there, for the first time.
         `writable`: it may be written; this object does not see that. `whole`: all pages are copied soon. This object
         is `freezable` and open with mode "r+", or it is a snapshot itself.
+
+        `file`: of a direct object on a file of XFS, Btrfs or bcachefs. The path, where nothing is yet, becomes a clone
+        of the object's file, and the snapshot is on it.
         """
 
     def resize(self, size_bytes: int) -> None:

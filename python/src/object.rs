@@ -310,7 +310,8 @@ impl Object {
 
     /// Creates an object that has this one's pages as they are at one instant, and opens it.
     #[allow(clippy::too_many_arguments)] // as above
-    #[pyo3(signature = (name, offset = 0, length = None, *, writable = false, whole = false, permissions = 0o600))]
+    #[pyo3(signature = (name, offset = 0, length = None, *, writable = false, whole = false, permissions = 0o600,
+        file = None))]
     fn snapshot(
         &self,
         py: Python<'_>,
@@ -320,9 +321,10 @@ impl Object {
         writable: bool,
         whole: bool,
         #[pyo3(from_py_with = natural)] permissions: u32,
+        file: Option<PathBuf>,
     ) -> PyResult<Object> {
         let Opened { host, object } = self.opened(py)?;
-        let options = SnapshotOptions { offset, length, mode: permissions, writable, whole };
+        let options = SnapshotOptions { offset, length, mode: permissions, writable, whole, file };
         let wanted = name.clone();
         let made = waiting(py, move || object.snapshot(&wanted, &options))?;
         Ok(Object::new(Opened { host, object: made }, &name))

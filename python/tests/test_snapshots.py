@@ -33,11 +33,14 @@ def test_an_array_as_it_was(name):
         ch.remove(name + end)
 
 
-def test_what_is_refused(name):
+def test_what_is_refused(name, tmp_path):
     ch.create(name + "-plain", SIZE)
     ch.create(name, SIZE, freezable=True)
     with ch.open(name + "-plain", "r+") as plain, pytest.raises(ch.Error, match="freezable"):
         plain.snapshot(name + "@s")
+    with ch.open(name + "-plain") as plain, pytest.raises(ch.Error, match="is memory"):
+        plain.snapshot(name + "@s", file=tmp_path / "s.bin")
+    assert not (tmp_path / "s.bin").exists()
     with ch.open(name) as reader, pytest.raises(ch.PermissionDeniedError, match="writing"):
         reader.snapshot(name + "@s")
     with ch.open(name, "r+") as counts:

@@ -68,24 +68,33 @@ impl Default for Scratch {
     }
 }
 
-/// An ext4 file system of its own, in a file; unmounted at the end.
+/// A file system of its own, in a file; unmounted at the end.
 pub struct SmallDisk {
     mount: PathBuf,
     _scratch: Scratch,
 }
 
 impl SmallDisk {
-    /// Makes one of `megabytes`, or says why that cannot be done here.
+    /// Makes one of ext4 of `megabytes`, or says why that cannot be done here.
     pub fn new(megabytes: u64) -> Result<SmallDisk, String> {
+        // No space kept for root: a full disk is full for everybody.
+        SmallDisk::made_by(Scratch::new(), megabytes, "mkfs.ext4", &["-q", "-F", "-m", "0"])
+    }
+
+    /// Makes one of `megabytes` by that program, whose image lies in `scratch`.
+    pub fn made_by(
+        scratch: Scratch,
+        megabytes: u64,
+        mkfs: &str,
+        options: &[&str],
+    ) -> Result<SmallDisk, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("mounting a small disk needs root".into());
         }
-        let scratch = Scratch::new();
         let image = scratch.file("disk.img", megabytes << 20);
         let mount = scratch.join("disk");
         std::fs::create_dir(&mount).map_err(|e| e.to_string())?;
-        // No space kept for root: a full disk is full for everybody.
-        run(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image))?;
+        run(Command::new(mkfs).args(options).arg(&image))?;
         run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mount))?;
         std::fs::set_permissions(&mount, std::fs::Permissions::from_mode(0o755))
             .map_err(|e| e.to_string())?;

@@ -7,7 +7,9 @@ use commonhold_object::{PageRange, pages_of};
 use commonhold_points as points;
 use commonhold_sys::frames::{self, CacheState};
 use rustix::fs::Advice;
+use std::fmt;
 use std::num::NonZeroU64;
+use std::os::fd::AsFd;
 
 /// Stores what anybody wrote to the file through any mapping. The kernel knows dirty pages of a file by
 /// itself, so this needs no mapping of this process. Gives the pages that were newer than the disk, as far as
@@ -17,9 +19,13 @@ pub(crate) fn sync(core: &Core, offset: u64, length: u64) -> Result<u64> {
         return Ok(0);
     }
     let dirty = frames::cache_state(core.fd(), offset, length).map_or(0, |state| state.dirty);
-    points::fsync(|| rustix::fs::fdatasync(core.fd()))
-        .doing(format_args!("storing object {}", core.label()))?;
+    store(core.fd(), format_args!("storing object {}", core.label()))?;
     Ok(dirty)
+}
+
+/// Has a file on the disk, and the name that it was given last.
+pub(crate) fn store(file: impl AsFd, doing: impl fmt::Display) -> Result<()> {
+    points::fsync(|| rustix::fs::fdatasync(&file)).doing(doing)
 }
 
 /// Begins to read the range into the page cache.

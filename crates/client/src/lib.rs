@@ -26,6 +26,7 @@ mod movable;
 mod object;
 mod own;
 mod pager;
+mod reflink;
 mod segments;
 mod snapshots;
 mod start;

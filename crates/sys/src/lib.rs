@@ -20,6 +20,7 @@ pub mod own_memory;
 pub mod pagemap;
 pub mod plain;
 pub mod process;
+pub mod reflink;
 pub mod shared;
 pub mod slice;
 pub mod socket;

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! create O /name key=value…      open O /name r|rw         close O
-//! snapshot S O /name [writable] [whole]
+//! snapshot S O /name [writable] [whole] [file=PATH]
 //! map M O r|rw shared|private offset length(0: all) [fixed=ADDRESS lock prefetch in-thread inherit=HOW]
 //! inherit M all|(offset length) share|copy|none
 //! unmap M offset length          drop M                    address M

@@ -26,6 +26,7 @@ impl Agent {
                 let options = SnapshotOptions {
                     writable: words.contains(&"writable"),
                     whole: words.contains(&"whole"),
+                    file: words.iter().find_map(|word| word.strip_prefix("file=")).map(Into::into),
                     mode: 0o666,
                     ..SnapshotOptions::default()
                 };

@@ -171,9 +171,10 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     commonhold snapshot /lab/counts /lab/counts@monday\n  \
-    commonhold cp :/lab/counts@monday :/lab/counts      # and back")]
+    commonhold cp :/lab/counts@monday :/lab/counts      # and back\n  \
+    commonhold snapshot /lab/db /lab/db@monday --file ./monday.bin")]
 pub struct Snapshot {
-    /// Name of the object: a freezable one, or a snapshot
+    /// Name of the object: a freezable one, or a snapshot; with --file a direct one on a file
     pub name: String,
     /// Name of the snapshot
     pub snapshot: String,
@@ -183,6 +184,9 @@ pub struct Snapshot {
     /// Copy all pages soon, not only those that are written or touched
     #[arg(long)]
     pub whole: bool,
+    /// Make this file a clone of the object's file, on the same XFS, Btrfs or bcachefs, and the snapshot of it
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<PathBuf>,
     /// Mode bits of the snapshot, octal
     #[arg(long, value_parser = parse_mode, default_value = "0600")]
     pub mode: u32,

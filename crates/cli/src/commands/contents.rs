@@ -53,7 +53,7 @@ pub fn sync(host: &Host, arguments: &Sync) -> Done {
 /// Keeps an object as it is now under another name.
 pub fn snapshot(host: &Host, arguments: &Snapshot) -> Done {
     let mut object = host.open(&arguments.name, Access::Read)?;
-    if !object.options().read_only {
+    if arguments.file.is_none() && !object.options().read_only {
         object = host.open(&arguments.name, Access::ReadWrite)?; // its writers are held
     }
     let (offset, length) = resolve(arguments.part, object.size_bytes())?;
@@ -63,6 +63,7 @@ pub fn snapshot(host: &Host, arguments: &Snapshot) -> Done {
         mode: arguments.mode,
         writable: arguments.writable,
         whole: arguments.whole,
+        file: arguments.file.clone(),
     };
     let snapshot = object.snapshot(&arguments.snapshot, &options)?;
     let size_bytes = snapshot.size_bytes();

@@ -124,18 +124,53 @@ pub unsafe extern "C" fn ch_snapshot(
     offset: u64,
     length: u64,
 ) -> *mut ch_object {
+    // SAFETY: the caller's promise.
+    unsafe { snapshot(object, name, None, flags, mode, offset, length) }
+}
+
+/// The same of a direct object on a file: `path` becomes a clone of the file, and the object is on that.
+///
+/// # Safety
+/// As [`ch_snapshot`]; `path` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_snapshot_file(
+    object: *const ch_object,
+    name: *const c_char,
+    path: *const c_char,
+    flags: c_int,
+    mode: u32,
+    offset: u64,
+    length: u64,
+) -> *mut ch_object {
+    // SAFETY: the caller's promise.
+    unsafe { snapshot(object, name, Some(path), flags, mode, offset, length) }
+}
+
+/// # Safety
+/// As [`ch_snapshot_file`].
+unsafe fn snapshot(
+    object: *const ch_object,
+    name: *const c_char,
+    path: Option<*const c_char>,
+    flags: c_int,
+    mode: u32,
+    offset: u64,
+    length: u64,
+) -> *mut ch_object {
     const WRITABLE: c_int = 1;
     const WHOLE: c_int = 2;
     guard(null_mut(), || {
         // SAFETY: the caller's promise.
         let (object, name) = unsafe { (self::object(object)?, text("name", name)?) };
+        // SAFETY: the caller's promise.
+        let file = path.map(|path| unsafe { text("path", path) }).transpose()?.map(Into::into);
         if flags & !(WRITABLE | WHOLE) != 0 {
             let what = format!("flags {flags:#x} are none of CH_SNAPSHOT_WRITABLE and CH_SNAPSHOT_WHOLE");
             return Err(Error::invalid(what));
         }
         let (writable, whole) = (flags & WRITABLE != 0, flags & WHOLE != 0);
         let length = (length != 0).then_some(length);
-        object.snapshot(name, &SnapshotOptions { offset, length, mode, writable, whole }).map(handle)
+        object.snapshot(name, &SnapshotOptions { offset, length, mode, writable, whole, file }).map(handle)
     })
 }
 

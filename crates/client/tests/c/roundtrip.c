@@ -129,6 +129,9 @@ static void snapshots(void) {
     NO_POINTER(ch_snapshot(o, "/c/s", 0, 0600, 0, 5 * PAGE), EINVAL);
     NO_POINTER(ch_snapshot(o, "/c/snapped", 0, 0600, 0, 0), EEXIST);
     NO_POINTER(ch_snapshot(NULL, "/c/s", 0, 0600, 0, 0), EINVAL);
+    NO_POINTER(ch_snapshot_file(o, "/c/s", "s.bin", 0, 0600, 0, 0), EOPNOTSUPP);
+    NO_POINTER(ch_snapshot_file(o, "/c/s", NULL, 0, 0600, 0, 0), EINVAL);
+    NO_POINTER(ch_snapshot_file(o, "/c/s", "s.bin", 4, 0600, 0, 0), EINVAL);
     ch_object *s = ch_snapshot(o, "/c/s", 0, 0600, 0, 0);
     ch_object *t = ch_snapshot(o, "/c/t", CH_SNAPSHOT_WRITABLE | CH_SNAPSHOT_WHOLE, 0600, 2 * PAGE, PAGE);
     CHECK(s != NULL && t != NULL);
