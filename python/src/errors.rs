@@ -39,6 +39,10 @@ fn kind_word(kind: ErrorKind) -> &'static str {
         ErrorKind::Disconnected => "disconnected",
         ErrorKind::Version => "version",
         ErrorKind::Protocol => "protocol",
+        ErrorKind::OwnerDied => "owner_died",
+        ErrorKind::Deadlock => "deadlock",
+        ErrorKind::NotOwner => "not_owner",
+        ErrorKind::Broken => "broken",
     }
 }
 

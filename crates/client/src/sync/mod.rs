@@ -15,5 +15,6 @@ pub use condition::Condition;
 pub use mutex::{Mutex, MutexGuard};
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
 pub use shared::SyncOptions;
-pub(crate) use shared::Until;
+#[doc(hidden)]
+pub use shared::Until;
 pub use simple::{Barrier, Counter, Semaphore};

@@ -97,7 +97,8 @@ impl Mutex {
     }
 
     /// Takes it, unless its owner died.
-    pub(crate) fn acquire(&self, until: Until) -> Result<()> {
+    #[doc(hidden)]
+    pub fn acquire(&self, until: Until) -> Result<()> {
         if self.acquire_marked(until)? {
             self.release()?;
             return Err(self.explain(Refused::OwnerDied));
@@ -106,21 +107,24 @@ impl Mutex {
     }
 
     /// Takes it; gives whether its owner died, which stays so until it is said to be consistent.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn acquire_marked(&self, until: Until) -> Result<bool> {
+    pub fn acquire_marked(&self, until: Until) -> Result<bool> {
         let who = self.place.who()?;
         self.raw().lock(&self.place.inner.memory, who, until.wait()).map_err(|refused| self.explain(refused))
     }
 
     /// What it guards is whole.
-    pub(crate) fn consistent(&self) -> Result<()> {
+    #[doc(hidden)]
+    pub fn consistent(&self) -> Result<()> {
         let who = self.place.who()?;
         self.raw().mend(&self.place.inner.memory, who).map_err(|refused| self.explain(refused))
     }
 
     /// Lets it go.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn release(&self) -> Result<()> {
+    pub fn release(&self) -> Result<()> {
         let who = self.place.who()?;
         self.raw().unlock(&self.place.inner.memory, who).map_err(|refused| self.explain(refused))
     }

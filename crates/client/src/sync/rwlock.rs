@@ -95,13 +95,17 @@ impl RwLock {
         Ok((guard, died))
     }
 
-    pub(crate) fn acquire_read(&self, until: Until) -> Result<()> {
+    /// Takes it to read.
+    #[doc(hidden)]
+    pub fn acquire_read(&self, until: Until) -> Result<()> {
         let who = self.place.who()?;
         let done = self.raw().read(&self.place.inner.memory, who, until.wait());
         done.map_err(|refused| self.place.explain(refused))
     }
 
-    pub(crate) fn acquire_write(&self, until: Until) -> Result<()> {
+    /// Takes it to write, unless its writer died.
+    #[doc(hidden)]
+    pub fn acquire_write(&self, until: Until) -> Result<()> {
         if self.acquire_write_marked(until)? {
             self.release_write()?;
             return Err(self.place.explain(Refused::OwnerDied));
@@ -109,29 +113,38 @@ impl RwLock {
         Ok(())
     }
 
-    pub(crate) fn acquire_write_marked(&self, until: Until) -> Result<bool> {
+    /// Takes it to write; gives whether its writer died, which stays so until it is said to be consistent.
+    #[doc(hidden)]
+    pub fn acquire_write_marked(&self, until: Until) -> Result<bool> {
         let who = self.place.who()?;
         let done = self.raw().write(&self.place.inner.memory, who, until.wait());
         done.map_err(|refused| self.place.explain(refused))
     }
 
-    pub(crate) fn consistent(&self) -> Result<()> {
+    /// What it guards is whole.
+    #[doc(hidden)]
+    pub fn consistent(&self) -> Result<()> {
         let who = self.place.who()?;
         self.raw().mend(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
     }
 
-    pub(crate) fn release_read(&self) -> Result<()> {
+    /// Lets it go that was taken to read.
+    #[doc(hidden)]
+    pub fn release_read(&self) -> Result<()> {
         let who = self.place.who()?;
         self.raw().end_read(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
     }
 
-    pub(crate) fn release_write(&self) -> Result<()> {
+    /// Lets it go that was taken to write.
+    #[doc(hidden)]
+    pub fn release_write(&self) -> Result<()> {
         let who = self.place.who()?;
         self.raw().end_write(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
     }
 
     /// Lets it go, however this thread has it.
-    pub(crate) fn release(&self) -> Result<()> {
+    #[doc(hidden)]
+    pub fn release(&self) -> Result<()> {
         match self.release_write() {
             Err(error) if error.kind == ErrorKind::NotOwner => self.release_read(),
             done => done,

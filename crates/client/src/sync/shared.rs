@@ -232,9 +232,12 @@ fn ask_member(object: &Object) -> Result<u32> {
 }
 
 /// When to give up.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Until {
+pub enum Until {
+    /// Without waiting.
     Now,
+    /// Then; `None`: never.
     Deadline(Option<Instant>),
 }
 
