@@ -305,12 +305,13 @@ class Pages:
 class Mutex:
     """A mutex with a name: one thread has it, of all processes that have it open.
 
-    `Mutex(name)` opens it, and creates it if there is none: not with `create=False`, always with `create="new"`. `mode`: mode
-    bits; whoever uses it needs reading and writing. `count`: how many mutexes the object holds, up to 65,536; `mutex[3]` is
-    the fourth. A `with` block takes it and lets it go; it does not close it.
+    `Mutex(name)` opens it, and creates it if there is none: not with `create=False`, always with
+    `create="new"`. `mode`: mode bits; whoever uses it needs reading and writing. `count`: how many
+    mutexes the object holds, up to 65,536; `mutex[3]` is the fourth. A `with` block takes it and
+    lets it go; it does not close it.
 
-    It belongs to the thread that took it. A fork child may use it, and does not have what its parent has. To another process
-    it is pickled by its name.
+    It belongs to the thread that took it. A fork child may use it, and does not have what its
+    parent has. To another process it is pickled by its name.
     """
 
     def __new__(
@@ -333,7 +334,8 @@ class Mutex:
     @property
     def _id(self) -> int: ...
     def close(self) -> None:
-        """Gives it up; the object stays. Let it go before: others would find that its owner died."""
+        """Gives it up; the object stays. Let it go before: others would find that its owner
+        died."""
 
     def __len__(self) -> int:
         """How many the object holds."""
@@ -343,13 +345,15 @@ class Mutex:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
     def acquire(self, timeout: float | None = None) -> bool:
-        """Takes it for this thread; gives whether it was free within so many seconds (None: waits for ever, 0: not at all).
+        """Takes it for this thread; gives whether it was free within so many seconds (None: waits
+        for ever, 0: not at all).
 
-        Raises `OwnerDiedError` if who had it died: it is not taken then. `DeadlockError`: this thread has it already."""
+        Raises `OwnerDiedError` if who had it died: it is not taken then. `DeadlockError`: this
+        thread has it already."""
 
     def acquire_and_mend(self, timeout: float | None = None) -> bool:
-        """Takes it for this thread, also after its owner died; gives whether he did: then mend what it guards before you let
-        it go. `TimedOutError`: it was not free in time."""
+        """Takes it for this thread, also after its owner died; gives whether he did: then mend what
+        it guards before you let it go. `TimedOutError`: it was not free in time."""
 
     def release(self) -> None:
         """Lets it go. `NotOwnerError`: this thread does not have it."""
@@ -359,11 +363,13 @@ class Mutex:
 
 @final
 class RwLock:
-    """A lock with a name that one thread has to write, or several have to read: `with lock.read():`, `with lock.write():`.
+    """A lock with a name that one thread has to write, or several have to read.
 
-    It is opened as a `Mutex` is. Who waits to write goes before readers that come later: so do not read within reading. Sixty
-    processes may read at once. In a program's main thread, a wait to write lets other readers go first at least once a second,
-    so that Python hears of Ctrl-C: within a second.
+    It is opened as a `Mutex` is. `with lock.read():` and `with lock.write():` take it and let it
+    go. Who waits to write goes before readers that come later: so do not
+    read within reading. Sixty processes may read at once. In a program's main thread, a wait to
+    write lets other readers go first at least once a second, so that Python hears of Ctrl-C: within
+    a second.
     """
 
     def __new__(
@@ -386,7 +392,8 @@ class RwLock:
     @property
     def _id(self) -> int: ...
     def close(self) -> None:
-        """Gives it up; the object stays. Let it go before: others would find that its owner died."""
+        """Gives it up; the object stays. Let it go before: others would find that its owner
+        died."""
 
     def __len__(self) -> int:
         """How many the object holds."""
@@ -396,14 +403,14 @@ class RwLock:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
     def read(self, timeout: float | None = None) -> Holding:
-        """Holds it to read within a `with` block, which raises `TimedOutError` if that takes more than so many seconds, and
-        `OwnerDiedError` if a writer died."""
+        """Holds it to read within a `with` block, which raises `TimedOutError` if that takes more
+        than so many seconds, and `OwnerDiedError` if a writer died."""
 
     def write(self, timeout: float | None = None) -> Holding:
         """Holds it to write within a `with` block. Raises as `read` does."""
 
     def write_and_mend(self, timeout: float | None = None) -> Holding:
-        """Holds it to write within a `with` block, also after its writer died; `with lock.write_and_mend() as died:` tells
+        """Holds it to write within a `with` block, also after its writer died, and gives
         whether he did: then mend what it guards before the block ends."""
 
 @final
@@ -415,8 +422,8 @@ class Holding:
 
 @final
 class Condition:
-    """A condition with a name: threads wait until another signals. What they wait for is the program's, and guarded by a
-    `Mutex`, which `with condition:` takes.
+    """A condition with a name: threads wait until another signals. What they wait for is the
+    program's, and guarded by a `Mutex`, which `with condition:` takes.
 
     It is opened as a `Mutex` is. Whoever waits opens it with the same mutex.
     """
@@ -462,14 +469,17 @@ class Condition:
         """Lets its mutex go."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Lets the mutex go, waits for a signal, and takes the mutex again, however long that takes; False: so many seconds
-        were over. It may also return True without a signal: so look again at what you wait for, or use `wait_for`.
+        """Lets the mutex go, waits for a signal, and takes the mutex again, however long that
+        takes; False: so many seconds were over. It may also return True without a signal: so look
+        again at what you wait for, or use `wait_for`.
 
-        This thread has the mutex afterwards, also after an exception: of Ctrl-C, and after `OwnerDiedError`, which says that
-        the mutex's owner died meanwhile: let it go, and take it by `acquire_and_mend`. `NotOwnerError`: it never had it."""
+        This thread has the mutex afterwards, also after an exception: of Ctrl-C, and after
+        `OwnerDiedError`, which says that the mutex's owner died meanwhile: let it go, and take it
+        by `acquire_and_mend`. `NotOwnerError`: it never had it."""
 
     def wait_for(self, predicate: Callable[[], _T], timeout: float | None = None) -> _T:
-        """Waits until a function gives something true, or so many seconds are over; gives what it gave last."""
+        """Waits until a function gives something true, or so many seconds are over; gives what it
+        gave last."""
 
     def notify(self, n: int = 1) -> None:
         """Wakes so many of those who wait, or more. Who does not have the mutex may do so, too."""
@@ -482,10 +492,11 @@ class Condition:
 
 @final
 class Semaphore:
-    """A semaphore with a name: a number that is never below zero. A `with` block takes one and gives it back.
+    """A semaphore with a name: a number that is never below zero. A `with` block takes one and
+    gives it back.
 
-    It is opened as a `Mutex` is. `value` is the first value, of up to 2**31 - 1, if it is created. It belongs to nobody: what
-    a process took that ended is not given back.
+    It is opened as a `Mutex` is. `value` is the first value, of up to 2**31 - 1, if it is created.
+    It belongs to nobody: what a process took that ended is not given back.
     """
 
     def __new__(
@@ -523,8 +534,8 @@ class Semaphore:
         """Its value just now."""
 
     def acquire(self, timeout: float | None = None) -> bool:
-        """Takes one from its value; gives whether it was above zero within so many seconds (None: waits for ever, 0: not at
-        all)."""
+        """Takes one from its value; gives whether it was above zero within so many seconds (None:
+        waits for ever, 0: not at all)."""
 
     def release(self, n: int = 1) -> None:
         """Adds to its value, and wakes as many."""
@@ -536,9 +547,10 @@ class Semaphore:
 class Barrier:
     """A barrier with a name: threads wait in it until so many (`parties`) are there.
 
-    It is opened as a `Mutex` is; one of other parties is `MismatchError`. The host knows the processes that ever waited in it,
-    sixty at most. When one of them ends, those who wait get `BrokenBarrierError` at once, and who comes later gets it after a
-    minute, unless a newcomer makes up for it.
+    It is opened as a `Mutex` is; one of other parties is `MismatchError`. The host knows the
+    processes that ever waited in it, sixty at most. When one of them ends, those who wait get
+    `BrokenBarrierError` at once, and who comes later gets it after a minute, unless a newcomer
+    makes up for it.
     """
 
     def __new__(
@@ -576,15 +588,17 @@ class Barrier:
         """How many it waits for."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until all are there; gives whether this thread came last, as one of each round does. After `TimedOutError`
-        this thread was not there. A wait that Ctrl-C ends gives the round up, as `abort` does."""
+        """Waits until all are there; gives whether this thread came last, as one of each round
+        does. After `TimedOutError` this thread was not there. A wait that Ctrl-C ends gives the
+        round up, as `abort` does."""
 
     def abort(self) -> None:
         """Gives the round up, if somebody waits in it: they get `BrokenBarrierError`."""
 
 @final
 class Counter:
-    """A counter with a name: a number of 64 bits that begins with 0, and which any number of threads change at once.
+    """A counter with a name: a number of 64 bits that begins with 0, and which any number of
+    threads change at once.
 
     It is opened as a `Mutex` is.
     """
@@ -629,7 +643,8 @@ class Counter:
         """Makes it `new` if it is `old`; gives whether it was."""
 
     def wait_while(self, value: int, timeout: float | None = None) -> int:
-        """Waits until it is another than `value`; gives what it is. `TimedOutError`: it stayed so for so many seconds."""
+        """Waits until it is another than `value`; gives what it is. `TimedOutError`: it stayed so
+        for so many seconds."""
 
 def connect(state_directory: str | os.PathLike[str]) -> Host: ...
 def default_host() -> Host: ...

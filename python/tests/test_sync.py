@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import random
 import signal
 import subprocess
 import sys
@@ -66,7 +67,7 @@ class Agent:
         wait_for(self.waits)
 
     def waits(self) -> bool:
-        """Whether its main thread sleeps, and not because it reads or writes (system calls 0 and 1, or 63 and 64)."""
+        """Whether its main thread sleeps, and not because it reads or writes (system calls 0, 1, 63, 64)."""
         path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/syscall")
         return path.read_text().split()[0] not in ("running", "0", "1", "63", "64")
 
@@ -247,7 +248,8 @@ def test_no_signal_is_lost_between_short_waits(base, agents):
     turn = ch.Mutex(f"{base}-turn")
     ready = ch.Condition(f"{base}-ready", turn)
     other = agents(TURN, "import time", "ready = ch.Condition(base + '-ready', turn)")
-    # While the other has the mutex the time of a short wait is over, and who waited does not hear the signal.
+    # While the other has the mutex the time of a short wait is over: who waited is not there when
+    # the other signals.
     for call in ("ready.notify()", "ready.notify_all()", "ready.notify(5)", "ready.notify(10**6)"):
         with ready:
             other.tell(f"with turn: time.sleep(0.2); {call}")
@@ -369,6 +371,44 @@ def test_a_wait_of_a_thread_in_a_barrier(base):
     [thread.start() for thread in threads]
     [thread.join() for thread in threads]
     assert sorted(heard) == [False, False, True]
+
+
+def test_an_interrupt_leaves_no_lock_behind(base):
+    turn, lock = ch.Mutex(f"{base}-turn"), ch.RwLock(f"{base}-lock")
+    places = ch.Semaphore(f"{base}-places")
+    ready = ch.Condition(f"{base}-ready", turn)
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(number, frame):
+        raise Interrupted
+
+    def locks_until_then():
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 2e-3))
+        while True:
+            with turn, places:
+                pass
+            with lock.read():
+                pass
+            with lock.write():
+                pass
+            with ready:
+                ready.wait(1e-4)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(500):
+            with pytest.raises(Interrupted):
+                locks_until_then()
+            # Nobody has them: this thread would be told.
+            assert turn.acquire(0) and places.value == 1
+            turn.release()
+            with lock.write(timeout=0):
+                pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def draw(counter, times):

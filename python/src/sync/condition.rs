@@ -3,6 +3,7 @@
 use super::methods;
 use super::mutex::Mutex;
 use super::named::{Create, Named, Opening, creating};
+use crate::errors::OrRaise;
 use crate::interrupts::{SIGNAL_CHECK, is_main_thread};
 use crate::options::natural;
 use crate::patience::{deadline, in_time, until};
@@ -28,10 +29,8 @@ impl Condition {
         Condition { named, mutex: self.mutex.clone_ref(py) }
     }
 
-    fn others<'py>(&self, py: Python<'py>) -> Bound<'py, PyTuple> {
-        let mutex = self.mutex.bind(py).clone();
-        // A tuple of one: there is memory for it, or for nothing else.
-        PyTuple::new(py, [mutex]).unwrap_or_else(|_| PyTuple::empty(py))
+    fn others<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, [self.mutex.bind(py)])
     }
 
     /// Its word's number. Nobody else's wait changes it.
@@ -54,7 +53,7 @@ impl Condition {
         if !is_main_thread() {
             return in_time(py, py.detach(|| wait(end)));
         }
-        let first = crate::errors::OrRaise::or_raise(self.number(&condition), py)?;
+        let first = self.number(&condition).or_raise(py)?;
         let wait = |deadline| match wait(deadline) {
             Err(error) if error.kind == ErrorKind::TimedOut && self.number(&condition)? != first => Ok(()),
             outcome => outcome,

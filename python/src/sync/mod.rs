@@ -63,7 +63,7 @@ macro_rules! methods {
                 let this = slf.get();
                 let (host, name, id, index) = this.named.place(py)?;
                 let open_same = py.import("commonhold._sync")?.getattr("open_same")?;
-                let how = (slf.get_type(), host, name, id, index, this.others(py));
+                let how = (slf.get_type(), host, name, id, index, this.others(py)?);
                 (open_same, how).into_pyobject(py).map(Bound::into_any)
             }
 

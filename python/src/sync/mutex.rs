@@ -21,8 +21,8 @@ impl Mutex {
         Mutex { named }
     }
 
-    fn others<'py>(&self, py: Python<'py>) -> Bound<'py, PyTuple> {
-        PyTuple::empty(py)
+    fn others<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        Ok(PyTuple::empty(py))
     }
 
     /// At once if it is free, without letting other Python threads run; else with patience.

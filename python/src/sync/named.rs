@@ -47,6 +47,17 @@ pub(super) struct Opening<'a, 'py> {
     pub(super) count: u32,
 }
 
+/// What the client has to open or create a primitive of that name.
+pub(super) trait OpensWith<T>:
+    FnOnce(&commonhold::Host, &str, Create, &SyncOptions) -> commonhold::Result<T> + Send + 'static
+{
+}
+
+impl<T, F> OpensWith<T> for F where
+    F: FnOnce(&commonhold::Host, &str, Create, &SyncOptions) -> commonhold::Result<T> + Send + 'static
+{
+}
+
 /// One that is open, and which one that is.
 #[derive(Clone)]
 struct Open<T> {
@@ -73,11 +84,7 @@ impl<T: Primitive> Named<T> {
     }
 
     /// Opens it with what the client has for that.
-    pub(super) fn open(
-        py: Python<'_>,
-        how: Opening<'_, '_>,
-        call: impl FnOnce(&commonhold::Host, &str, Create, &SyncOptions) -> commonhold::Result<T> + Send + 'static,
-    ) -> PyResult<Self> {
+    pub(super) fn open(py: Python<'_>, how: Opening<'_, '_>, call: impl OpensWith<T>) -> PyResult<Self> {
         let host = match how.host {
             Some(host) => host.getattr("_native")?.cast::<Host>()?.get().host.clone(),
             None => default_host(py)?.host,

@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::time::Duration;
 
-/// The longest of the short waits of who wants to write: between two of them readers that came later
-/// go first, and whoever reads for longer than one keeps it out.
+/// The longest of the short waits of who wants to write. Between two of them readers that came later
+/// go first, so who reads for longer than one, and then another, keeps it out.
 const LONGEST_WRITE: Duration = Duration::from_secs(1);
 
 /// A lock with a name that one thread has to write, or several have to read.
@@ -26,8 +26,8 @@ impl RwLock {
         RwLock { named }
     }
 
-    fn others<'py>(&self, py: Python<'py>) -> Bound<'py, PyTuple> {
-        PyTuple::empty(py)
+    fn others<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        Ok(PyTuple::empty(py))
     }
 }
 

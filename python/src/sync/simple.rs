@@ -38,8 +38,8 @@ macro_rules! alone {
                 $class { named }
             }
 
-            fn others<'py>(&self, py: Python<'py>) -> Bound<'py, PyTuple> {
-                PyTuple::empty(py)
+            fn others<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+                Ok(PyTuple::empty(py))
             }
         }
     )*};
@@ -147,8 +147,8 @@ methods! { Barrier,
             }
             (Create::New, Some(parties)) => commonhold::Barrier::create(host, name, parties, options),
             (_, None) => {
-                let what = format!("barrier {name} cannot be created without its parties: give them, or create=False");
-                Err(Error::invalid(what))
+                let what = "cannot be created without its parties: give them, or create=False";
+                Err(Error::invalid(format!("barrier {name} {what}")))
             }
         })?;
         Ok(Barrier { named })
@@ -165,8 +165,9 @@ methods! { Barrier,
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let end = deadline(py, timeout)?;
         let barrier = self.named.get(py)?;
-        // Waits in one piece: who left for an instant would not hear that the round was broken. The main thread's is made by
-        // another one, which is no other party: the barrier knows processes.
+        // Waits in one piece: who left for an instant would not hear that the round was broken. The
+        // main thread's wait is made by another one, which is no other party: the barrier knows
+        // processes.
         let over = Arc::new(AtomicBool::new(false));
         let (its, is_over) = (barrier.clone(), over.clone());
         let waited = interrupts::run(py, move || {
