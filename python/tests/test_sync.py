@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -77,9 +78,10 @@ class Agent:
 
     def end(self) -> None:
         self.late.cancel()
-        self.process.stdin.close()
-        self.process.kill()
-        self.process.wait()
+        self.kill()
+        # What it was not told any more is in the way of closing its input, if it ended before.
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.stdout.close()
 
 
