@@ -482,7 +482,8 @@ class Condition:
         gave last."""
 
     def notify(self, n: int = 1) -> None:
-        """Wakes so many of those who wait, or more. Who does not have the mutex may do so, too."""
+        """Wakes so many of those who wait, or more. What they wait for was changed by who had the
+        mutex; to signal takes no mutex."""
 
     def notify_all(self) -> None:
         """Wakes all who wait."""
