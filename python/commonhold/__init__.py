@@ -18,12 +18,16 @@ import atexit as _atexit
 from ._arrays import LOCKED, PageState, array
 from ._channel import Channel, Message, read_into
 from ._errors import (
+    BrokenBarrierError,
+    DeadlockError,
     DisconnectedError,
     Error,
     ExistsError,
     InvalidError,
     MismatchError,
     NotFoundError,
+    NotOwnerError,
+    OwnerDiedError,
     PermissionDeniedError,
     TimedOutError,
 )
@@ -46,7 +50,24 @@ from ._host import (
     status,
 )
 from ._locks import locked
-from ._native import PAGE_SIZE_BYTES, Mapping, Object, incore, inherit, lock, prefetch, stop_pagers, sync, unlock
+from ._native import (
+    PAGE_SIZE_BYTES,
+    Barrier,
+    Condition,
+    Counter,
+    Mapping,
+    Mutex,
+    Object,
+    RwLock,
+    Semaphore,
+    incore,
+    inherit,
+    lock,
+    prefetch,
+    stop_pagers,
+    sync,
+    unlock,
+)
 from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
 
 _atexit.register(stop_pagers)
@@ -55,7 +76,12 @@ __all__ = [
     "LOCKED",
     "PAGE_SIZE_BYTES",
     "ArrayHandle",
+    "Barrier",
+    "BrokenBarrierError",
     "Channel",
+    "Condition",
+    "Counter",
+    "DeadlockError",
     "DirectoryStat",
     "DisconnectedError",
     "Error",
@@ -67,11 +93,16 @@ __all__ = [
     "MappingStat",
     "Message",
     "MismatchError",
+    "Mutex",
     "NotFoundError",
+    "NotOwnerError",
     "Object",
     "ObjectStat",
+    "OwnerDiedError",
     "PageState",
     "PermissionDeniedError",
+    "RwLock",
+    "Semaphore",
     "TimedOutError",
     "array",
     "chmod",

@@ -4,6 +4,7 @@ Each is an `OSError` with an `errno`, and also the built-in exception that a Pyt
 """
 
 import errno as _errno
+import threading as _threading
 
 
 class Error(OSError):
@@ -12,7 +13,7 @@ class Error(OSError):
 
     kind: str = "io"
     """One of: invalid, not_found, exists, permission, no_space, quota, too_many, busy, unsupported, mismatch, lost,
-    pager, io, corrupt, timed_out, disconnected, version, protocol."""
+    pager, io, corrupt, timed_out, disconnected, version, protocol, owner_died, deadlock, not_owner, broken."""
 
     def __str__(self) -> str:
         return str(self.strerror) if self.strerror is not None else super().__str__()
@@ -60,6 +61,30 @@ class DisconnectedError(Error, ConnectionRefusedError):
     kind = "disconnected"
 
 
+class OwnerDiedError(Error, RuntimeError):
+    """Who had the lock died, and nobody has said since that what it guards is whole: take it by `acquire_and_mend`."""
+
+    kind = "owner_died"
+
+
+class DeadlockError(Error, RuntimeError):
+    """The thread would wait for itself: it has the lock already."""
+
+    kind = "deadlock"
+
+
+class NotOwnerError(Error, RuntimeError):
+    """The thread does not have what it lets go."""
+
+    kind = "not_owner"
+
+
+class BrokenBarrierError(Error, _threading.BrokenBarrierError):
+    """A process that the barrier waits for ended, or somebody gave the round up."""
+
+    kind = "broken"
+
+
 _CLASSES: dict[str, type[Error]] = {
     each.kind: each
     for each in (
@@ -70,6 +95,10 @@ _CLASSES: dict[str, type[Error]] = {
         MismatchError,
         TimedOutError,
         DisconnectedError,
+        OwnerDiedError,
+        DeadlockError,
+        NotOwnerError,
+        BrokenBarrierError,
     )
 }
 

@@ -1,13 +1,17 @@
 """The native part: classes that the package re-exports, and calls by address range."""
 
 import os
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, Literal, Self, TypeVar, final
 
+from . import _host
 from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
 from ._typing import Array, Buffer, DType, Inherit, Mode, Order, Shape, States
 
 PAGE_SIZE_BYTES: int
+
+_T = TypeVar("_T")
 
 @final
 class Host:
@@ -300,6 +304,352 @@ class Pages:
     def revert(self) -> int: ...
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class Mutex:
+    """A mutex with a name: one thread has it, of all processes that have it open.
+
+    `Mutex(name)` opens it, and creates it if there is none: not with `create=False`, always with
+    `create="new"`. `mode`: mode bits; whoever uses it needs reading and writing. `count`: how many
+    mutexes the object holds, up to 65,536; `mutex[3]` is the fourth. A `with` block takes it and
+    lets it go; it does not close it.
+
+    It belongs to the thread that took it. A fork child may use it, and does not have what its
+    parent has. To another process it is pickled by its name.
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        create: bool | Literal["new"] = True,
+        *,
+        mode: int = 0o600,
+        count: int = 1,
+        host: _host.Host | None = None,
+    ) -> Self: ...
+    @property
+    def name(self) -> str:
+        """As it was opened."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed here."""
+
+    @property
+    def _id(self) -> int: ...
+    def close(self) -> None:
+        """Gives it up; the object stays. Let it go before: others would find that its owner
+        died."""
+
+    def __len__(self) -> int:
+        """How many the object holds."""
+
+    def __getitem__(self, index: int) -> Self:
+        """Another one of the object."""
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    def acquire(self, timeout: float | None = None) -> bool:
+        """Takes it for this thread; gives whether it was free within so many seconds (None: waits
+        for ever, 0: not at all).
+
+        Raises `OwnerDiedError` if who had it died: it is not taken then. `DeadlockError`: this
+        thread has it already."""
+
+    def acquire_and_mend(self, timeout: float | None = None) -> bool:
+        """Takes it for this thread, also after its owner died; gives whether he did: then mend what
+        it guards before you let it go. `TimedOutError`: it was not free in time."""
+
+    def release(self) -> None:
+        """Lets it go. `NotOwnerError`: this thread does not have it."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+@final
+class RwLock:
+    """A lock with a name that one thread has to write, or several have to read.
+
+    It is opened as a `Mutex` is. `with lock.read():` and `with lock.write():` take it and let it
+    go. Who waits to write goes before readers that come later: so do not
+    read within reading. Sixty processes may read at once. In a program's main thread, a wait to
+    write lets other readers go first at least once a second, so that Python hears of Ctrl-C: within
+    a second.
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        create: bool | Literal["new"] = True,
+        *,
+        mode: int = 0o600,
+        count: int = 1,
+        host: _host.Host | None = None,
+    ) -> Self: ...
+    @property
+    def name(self) -> str:
+        """As it was opened."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed here."""
+
+    @property
+    def _id(self) -> int: ...
+    def close(self) -> None:
+        """Gives it up; the object stays. Let it go before: others would find that its owner
+        died."""
+
+    def __len__(self) -> int:
+        """How many the object holds."""
+
+    def __getitem__(self, index: int) -> Self:
+        """Another one of the object."""
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    def read(self, timeout: float | None = None) -> Holding:
+        """Holds it to read within a `with` block, which raises `TimedOutError` if that takes more
+        than so many seconds, and `OwnerDiedError` if a writer died."""
+
+    def write(self, timeout: float | None = None) -> Holding:
+        """Holds it to write within a `with` block. Raises as `read` does."""
+
+    def write_and_mend(self, timeout: float | None = None) -> Holding:
+        """Holds it to write within a `with` block, also after its writer died, and gives
+        whether he did: then mend what it guards before the block ends."""
+
+@final
+class Holding:
+    """What `RwLock.read` and its like give: a `with` block takes the lock and lets it go."""
+
+    def __enter__(self) -> bool | None: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+@final
+class Condition:
+    """A condition with a name: threads wait until another signals. What they wait for is the
+    program's, and guarded by a `Mutex`, which `with condition:` takes.
+
+    It is opened as a `Mutex` is. Whoever waits opens it with the same mutex.
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        mutex: Mutex,
+        create: bool | Literal["new"] = True,
+        *,
+        mode: int = 0o600,
+        count: int = 1,
+        host: _host.Host | None = None,
+    ) -> Self: ...
+    @property
+    def name(self) -> str:
+        """As it was opened."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed here."""
+
+    @property
+    def _id(self) -> int: ...
+    def close(self) -> None:
+        """Gives it up; the object stays."""
+
+    def __len__(self) -> int:
+        """How many the object holds."""
+
+    def __getitem__(self, index: int) -> Self:
+        """Another one of the object."""
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    @property
+    def mutex(self) -> Mutex:
+        """What guards that which is waited for."""
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        """Takes its mutex."""
+
+    def release(self) -> None:
+        """Lets its mutex go."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Lets the mutex go, waits for a signal, and takes the mutex again, however long that
+        takes; False: so many seconds were over. It may also return True without a signal: so look
+        again at what you wait for, or use `wait_for`.
+
+        This thread has the mutex afterwards, also after an exception: of Ctrl-C, and after
+        `OwnerDiedError`, which says that the mutex's owner died meanwhile: let it go, and take it
+        by `acquire_and_mend`. `NotOwnerError`: it never had it."""
+
+    def wait_for(self, predicate: Callable[[], _T], timeout: float | None = None) -> _T:
+        """Waits until a function gives something true, or so many seconds are over; gives what it
+        gave last."""
+
+    def notify(self, n: int = 1) -> None:
+        """Wakes so many of those who wait, or more. What they wait for was changed by who had the
+        mutex; to signal takes no mutex."""
+
+    def notify_all(self) -> None:
+        """Wakes all who wait."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+@final
+class Semaphore:
+    """A semaphore with a name: a number that is never below zero. A `with` block takes one and
+    gives it back.
+
+    It is opened as a `Mutex` is. `value` is the first value, of up to 2**31 - 1, if it is created.
+    It belongs to nobody: what a process took that ended is not given back.
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        value: int = 1,
+        create: bool | Literal["new"] = True,
+        *,
+        mode: int = 0o600,
+        count: int = 1,
+        host: _host.Host | None = None,
+    ) -> Self: ...
+    @property
+    def name(self) -> str:
+        """As it was opened."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed here."""
+
+    @property
+    def _id(self) -> int: ...
+    def close(self) -> None:
+        """Gives it up; the object stays."""
+
+    def __len__(self) -> int:
+        """How many the object holds."""
+
+    def __getitem__(self, index: int) -> Self:
+        """Another one of the object."""
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    @property
+    def value(self) -> int:
+        """Its value just now."""
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        """Takes one from its value; gives whether it was above zero within so many seconds (None:
+        waits for ever, 0: not at all)."""
+
+    def release(self, n: int = 1) -> None:
+        """Adds to its value, and wakes as many."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+@final
+class Barrier:
+    """A barrier with a name: threads wait in it until so many (`parties`) are there.
+
+    It is opened as a `Mutex` is; one of other parties is `MismatchError`. The host knows the
+    processes that ever waited in it, sixty at most. When one of them ends, those who wait get
+    `BrokenBarrierError` at once, and who comes later gets it after a minute, unless a newcomer
+    makes up for it.
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        parties: int | None = None,
+        create: bool | Literal["new"] = True,
+        *,
+        mode: int = 0o600,
+        count: int = 1,
+        host: _host.Host | None = None,
+    ) -> Self: ...
+    @property
+    def name(self) -> str:
+        """As it was opened."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed here."""
+
+    @property
+    def _id(self) -> int: ...
+    def close(self) -> None:
+        """Gives it up; the object stays."""
+
+    def __len__(self) -> int:
+        """How many the object holds."""
+
+    def __getitem__(self, index: int) -> Self:
+        """Another one of the object."""
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    @property
+    def parties(self) -> int:
+        """How many it waits for."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until all are there; gives whether this thread came last, as one of each round
+        does. After `TimedOutError` this thread was not there. A wait that Ctrl-C ends gives the
+        round up, as `abort` does."""
+
+    def abort(self) -> None:
+        """Gives the round up, if somebody waits in it: they get `BrokenBarrierError`."""
+
+@final
+class Counter:
+    """A counter with a name: a number of 64 bits that begins with 0, and which any number of
+    threads change at once.
+
+    It is opened as a `Mutex` is.
+    """
+
+    def __new__(
+        cls,
+        name: str,
+        create: bool | Literal["new"] = True,
+        *,
+        mode: int = 0o600,
+        count: int = 1,
+        host: _host.Host | None = None,
+    ) -> Self: ...
+    @property
+    def name(self) -> str:
+        """As it was opened."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed here."""
+
+    @property
+    def _id(self) -> int: ...
+    def close(self) -> None:
+        """Gives it up; the object stays."""
+
+    def __len__(self) -> int:
+        """How many the object holds."""
+
+    def __getitem__(self, index: int) -> Self:
+        """Another one of the object."""
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    @property
+    def value(self) -> int:
+        """Its value just now."""
+
+    def add(self, n: int = 1) -> int:
+        """Adds, modulo 2**64; gives what it was: a ticket that nobody else gets."""
+
+    def compare_exchange(self, old: int, new: int) -> bool:
+        """Makes it `new` if it is `old`; gives whether it was."""
+
+    def wait_while(self, value: int, timeout: float | None = None) -> int:
+        """Waits until it is another than `value`; gives what it is. `TimedOutError`: it stayed so
+        for so many seconds."""
 
 def connect(state_directory: str | os.PathLike[str]) -> Host: ...
 def default_host() -> Host: ...

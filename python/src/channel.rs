@@ -6,15 +6,11 @@ use crate::host::Host;
 use crate::object::{Object, Opened};
 use crate::options::natural;
 use crate::pages::Pages;
-use commonhold::{Access, Error, ErrorKind};
+use crate::patience::patiently;
+use commonhold::{Access, Error};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// How often Python looks for signals while a call waits. The call itself is over by then: one that
-/// went on could take a message that nobody gets.
-const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 /// An open channel.
 #[pyclass(module = "commonhold._native", frozen)]
@@ -33,32 +29,6 @@ impl Channel {
         channel
             .ok_or_else(|| Error::invalid("the channel was closed by this program: open it again"))
             .or_raise(py)
-    }
-
-    /// Makes a call again and again until it does not run out of time, its own is over, or a signal
-    /// handler raises.
-    fn patiently<T: Send>(
-        py: Python<'_>,
-        timeout: Option<f64>,
-        call: impl Fn(Option<Instant>) -> commonhold::Result<T> + Sync,
-    ) -> PyResult<T> {
-        let now = Instant::now();
-        if timeout.is_some_and(|seconds| seconds.is_nan() || seconds < 0.0) {
-            return Err(Error::invalid("the timeout is no time: give seconds, or None")).or_raise(py);
-        }
-        // A time that is too long for a clock is for ever.
-        let time = timeout.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
-        let end = time.and_then(|time| now.checked_add(time));
-        loop {
-            let soon = Instant::now() + SIGNAL_CHECK;
-            let until = end.map_or(soon, |end| end.min(soon));
-            match py.detach(|| call(Some(until))) {
-                Err(error) if error.kind == ErrorKind::TimedOut && Some(until) != end => {
-                    py.check_signals()?
-                }
-                outcome => return outcome.or_raise(py),
-            }
-        }
     }
 }
 
@@ -124,12 +94,12 @@ impl Channel {
         timeout: Option<f64>,
     ) -> PyResult<()> {
         let (channel, bytes) = (self.get(py)?, unchanging(data)?);
-        Self::patiently(py, timeout, |deadline| channel.send(kind, &bytes, deadline))
+        patiently(py, timeout, |deadline| channel.send(kind, &bytes, deadline))
     }
 
     fn receive<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> PyResult<Message<'py>> {
         let channel = self.get(py)?;
-        let message = Self::patiently(py, timeout, |deadline| channel.receive(deadline))?;
+        let message = patiently(py, timeout, |deadline| channel.receive(deadline))?;
         let (landing, landed) =
             message.region.map_or((0, 0), |region| (region.landing.number(), region.length));
         let host = channel.host().clone();
@@ -173,7 +143,7 @@ impl Channel {
         // What is shown stays where it is until the view is given back.
         let view = View::contiguous(region)?;
         let (start, length) = (view.start() as usize, view.nbytes());
-        Self::patiently(py, timeout, |deadline| {
+        patiently(py, timeout, |deadline| {
             // SAFETY: the view shows that many readable bytes until after the call. Others may
             // write them.
             unsafe { channel.send_region_from(kind, &bytes, (start as *const u8, length), deadline) }
@@ -191,7 +161,7 @@ impl Channel {
     ) -> PyResult<()> {
         let (channel, bytes, object) = (self.get(py)?, unchanging(data)?, object_of(py, object)?);
         let access = if writable { Access::ReadWrite } else { Access::Read };
-        Self::patiently(py, timeout, |deadline| channel.send_object(kind, &bytes, &object, access, deadline))
+        patiently(py, timeout, |deadline| channel.send_object(kind, &bytes, &object, access, deadline))
     }
 
     #[allow(clippy::too_many_arguments)] // as Python gives them
@@ -207,9 +177,7 @@ impl Channel {
     ) -> PyResult<()> {
         let (channel, bytes, object) = (self.get(py)?, unchanging(data)?, object_of(py, of)?);
         let range = (offset, length);
-        Self::patiently(py, timeout, |deadline| {
-            channel.send_by_reference(kind, &bytes, &object, range, deadline)
-        })
+        patiently(py, timeout, |deadline| channel.send_by_reference(kind, &bytes, &object, range, deadline))
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {

@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often Python looks for signals while a call waits.
-const SIGNAL_CHECK: Duration = Duration::from_millis(50);
+pub(crate) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -28,7 +28,7 @@ fn idle() -> std::sync::MutexGuard<'static, Option<(u32, Sender<Job>)>> {
 }
 
 /// Signals are heard by no other thread.
-fn is_main_thread() -> bool {
+pub(crate) fn is_main_thread() -> bool {
     // SAFETY: neither call can fail, nor touches memory.
     unsafe { libc::gettid() == libc::getpid() }
 }

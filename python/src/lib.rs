@@ -16,9 +16,11 @@ mod object;
 mod options;
 mod pager;
 mod pages;
+mod patience;
 mod ranges;
 mod records;
 mod second_interrupt;
+mod sync;
 
 use pyo3::prelude::*;
 
@@ -43,6 +45,9 @@ mod _native {
     use crate::pages::Pages;
     #[pymodule_export]
     use crate::ranges::{address_range, incore, inherit, lock, prefetch, sync, unlock};
+
+    #[pymodule_export]
+    use crate::sync::{Barrier, Condition, Counter, Holding, Mutex, RwLock, Semaphore};
 
     #[pymodule_export]
     const PAGE_SIZE_BYTES: u64 = commonhold::PAGE_SIZE_BYTES;

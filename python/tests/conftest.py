@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import commonhold as ch
 import pytest
@@ -124,6 +125,35 @@ def python() -> Callable[..., "subprocess.CompletedProcess[str]"]:
         return done
 
     return run
+
+
+@pytest.fixture
+def base(name: str) -> Iterator[str]:
+    """What the names of a test begin with that makes several objects."""
+    yield name
+    directory, start = name.rsplit("/", 1)
+    for entry in ch.ls(directory):
+        if entry.name.startswith(f"{directory}/{start}-"):
+            ch.remove(entry.name)
+
+
+@pytest.fixture
+def agents(base: str) -> Iterator[Callable[..., Any]]:
+    """Starts other processes (`agents.py`), which do some lines first; and ends them."""
+    from agents import Agent  # which needs this file
+
+    started = []
+
+    def start(*lines: str) -> Agent:
+        agent = Agent(base)
+        started.append(agent)
+        for line in lines:
+            assert agent.ask(line) == "None", line
+        return agent
+
+    yield start
+    for agent in started:
+        agent.end()
 
 
 def mapped_ranges(name: str) -> int:

@@ -65,7 +65,8 @@ impl Condition {
         self.wait_with(guard.mutex, Until::Deadline(deadline))
     }
 
-    #[doc(hidden)] // for bindings, which have no guards
+    /// [`wait`](Self::wait), of a thread that has the mutex without a guard.
+    #[doc(hidden)]
     pub fn wait_with(&self, mutex: &Mutex, until: Until) -> Result<()> {
         use commonhold_primitives::Refused;
         let who = mutex.place.who()?;

@@ -14,5 +14,7 @@ mod simple;
 pub use condition::Condition;
 pub use mutex::{Mutex, MutexGuard};
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
-pub use shared::{SyncOptions, Until};
+pub use shared::SyncOptions;
+#[doc(hidden)]
+pub use shared::Until;
 pub use simple::{Barrier, Counter, Semaphore};

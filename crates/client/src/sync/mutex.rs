@@ -97,7 +97,7 @@ impl Mutex {
     }
 
     /// Takes it, unless its owner died.
-    #[doc(hidden)] // for bindings, which have no guards
+    #[doc(hidden)]
     pub fn acquire(&self, until: Until) -> Result<()> {
         if self.acquire_marked(until)? {
             self.release()?;
@@ -107,7 +107,7 @@ impl Mutex {
     }
 
     /// Takes it; gives whether its owner died, which stays so until it is said to be consistent.
-    #[doc(hidden)] // for bindings, which have no guards
+    #[doc(hidden)]
     #[inline]
     pub fn acquire_marked(&self, until: Until) -> Result<bool> {
         let who = self.place.who()?;
@@ -115,14 +115,14 @@ impl Mutex {
     }
 
     /// What it guards is whole.
-    #[doc(hidden)] // for bindings, which have no guards
+    #[doc(hidden)]
     pub fn consistent(&self) -> Result<()> {
         let who = self.place.who()?;
         self.raw().mend(&self.place.inner.memory, who).map_err(|refused| self.explain(refused))
     }
 
     /// Lets it go.
-    #[doc(hidden)] // for bindings, which have no guards
+    #[doc(hidden)]
     #[inline]
     pub fn release(&self) -> Result<()> {
         let who = self.place.who()?;

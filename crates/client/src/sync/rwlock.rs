@@ -95,14 +95,16 @@ impl RwLock {
         Ok((guard, died))
     }
 
-    #[doc(hidden)] // for bindings, which have no guards
+    /// Takes it to read.
+    #[doc(hidden)]
     pub fn acquire_read(&self, until: Until) -> Result<()> {
         let who = self.place.who()?;
         let done = self.raw().read(&self.place.inner.memory, who, until.wait());
         done.map_err(|refused| self.place.explain(refused))
     }
 
-    #[doc(hidden)] // for bindings, which have no guards
+    /// Takes it to write, unless its writer died.
+    #[doc(hidden)]
     pub fn acquire_write(&self, until: Until) -> Result<()> {
         if self.acquire_write_marked(until)? {
             self.release_write()?;
@@ -111,33 +113,37 @@ impl RwLock {
         Ok(())
     }
 
-    #[doc(hidden)] // for bindings, which have no guards
+    /// Takes it to write; gives whether its writer died, which stays so until it is said to be consistent.
+    #[doc(hidden)]
     pub fn acquire_write_marked(&self, until: Until) -> Result<bool> {
         let who = self.place.who()?;
         let done = self.raw().write(&self.place.inner.memory, who, until.wait());
         done.map_err(|refused| self.place.explain(refused))
     }
 
-    #[doc(hidden)] // for bindings, which have no guards
+    /// What it guards is whole.
+    #[doc(hidden)]
     pub fn consistent(&self) -> Result<()> {
         let who = self.place.who()?;
         self.raw().mend(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
     }
 
-    #[doc(hidden)] // for bindings, which have no guards
+    /// Lets it go that was taken to read.
+    #[doc(hidden)]
     pub fn release_read(&self) -> Result<()> {
         let who = self.place.who()?;
         self.raw().end_read(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
     }
 
-    #[doc(hidden)] // for bindings, which have no guards
+    /// Lets it go that was taken to write.
+    #[doc(hidden)]
     pub fn release_write(&self) -> Result<()> {
         let who = self.place.who()?;
         self.raw().end_write(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
     }
 
     /// Lets it go, however this thread has it.
-    #[doc(hidden)] // for bindings, which have no guards
+    #[doc(hidden)]
     pub fn release(&self) -> Result<()> {
         match self.release_write() {
             Err(error) if error.kind == ErrorKind::NotOwner => self.release_read(),

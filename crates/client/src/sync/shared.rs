@@ -232,10 +232,10 @@ fn ask_member(object: &Object) -> Result<u32> {
 }
 
 /// When to give up.
-#[doc(hidden)] // for bindings
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
-    /// At once.
+    /// Without waiting.
     Now,
     /// Then; `None`: never.
     Deadline(Option<Instant>),

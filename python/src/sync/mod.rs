@@ -1,0 +1,74 @@
+//! Locks by name: the classes `Mutex`, `RwLock`, `Condition`, `Semaphore`, `Barrier` and `Counter`.
+//!
+//! They are classes of this crate, and not of Python around it: Python looks for signals between
+//! instructions of its own, so a `KeyboardInterrupt` cannot come between a lock that is taken and
+//! the `with` block that lets it go.
+
+mod condition;
+mod mutex;
+mod named;
+mod rwlock;
+mod simple;
+
+pub(crate) use condition::Condition;
+pub(crate) use mutex::Mutex;
+pub(crate) use rwlock::{Holding, RwLock};
+pub(crate) use simple::{Barrier, Counter, Semaphore};
+
+/// The methods of a class in this folder: those that all have, and its own. Rust allows one block of
+/// them for each class.
+macro_rules! methods {
+    ($class:ident, $($own:tt)*) => {
+        #[pymethods]
+        impl $class {
+            /// As it was opened.
+            #[getter]
+            fn name(&self) -> &str {
+                self.named.name()
+            }
+
+            /// Whether it was closed here.
+            #[getter]
+            fn closed(&self) -> bool {
+                self.named.is_closed()
+            }
+
+            /// The object's number: never used twice by a host.
+            #[getter]
+            fn _id(&self, py: Python<'_>) -> PyResult<u64> {
+                self.named.id(py)
+            }
+
+            /// Gives it up; the object stays. Who has it lets it go before.
+            fn close(&self, py: Python<'_>) -> PyResult<()> {
+                self.named.close(py)
+            }
+
+            fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+                self.named.count(py)
+            }
+
+            fn __getitem__(&self, py: Python<'_>, index: isize) -> PyResult<$class> {
+                Ok(self.like(py, self.named.nth(py, index)?))
+            }
+
+            fn __repr__(&self) -> String {
+                self.named.repr(stringify!($class))
+            }
+
+            /// Pickled as its host, name and number: another process opens it by name, and refuses
+            /// another object.
+            fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+                let py = slf.py();
+                let this = slf.get();
+                let (host, name, id, index) = this.named.place(py)?;
+                let open_same = py.import("commonhold._sync")?.getattr("open_same")?;
+                let how = (slf.get_type(), host, name, id, index, this.others(py)?);
+                (open_same, how).into_pyobject(py).map(Bound::into_any)
+            }
+
+            $($own)*
+        }
+    };
+}
+use methods;

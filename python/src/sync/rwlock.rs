@@ -1,0 +1,130 @@
+//! A lock to read or to write, with a name.
+
+use super::methods;
+use super::named::{Create, Named, Opening, creating};
+use crate::errors::OrRaise;
+use crate::interrupts::SIGNAL_CHECK;
+use crate::options::natural;
+use crate::patience::{deadline, until};
+use commonhold::{ErrorKind, Result, Until};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use std::time::Duration;
+
+/// The longest of the short waits of who wants to write. Between two of them readers that came later
+/// go first, so who reads for longer than one, and then another, keeps it out.
+const LONGEST_WRITE: Duration = Duration::from_secs(1);
+
+/// A lock with a name that one thread has to write, or several have to read.
+#[pyclass(module = "commonhold", frozen)]
+pub(crate) struct RwLock {
+    named: Named<commonhold::RwLock>,
+}
+
+impl RwLock {
+    fn like(&self, _py: Python<'_>, named: Named<commonhold::RwLock>) -> RwLock {
+        RwLock { named }
+    }
+
+    fn others<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        Ok(PyTuple::empty(py))
+    }
+}
+
+/// How a lock is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Read,
+    Write,
+    Mend,
+}
+
+impl How {
+    /// Takes it; gives whether its writer had died.
+    fn take(self, lock: &commonhold::RwLock, until: Until) -> Result<bool> {
+        match self {
+            How::Read => lock.acquire_read(until).map(|()| false),
+            How::Write => lock.acquire_write(until).map(|()| false),
+            How::Mend => {
+                let died = lock.acquire_write_marked(until)?;
+                if died {
+                    lock.consistent()?;
+                }
+                Ok(died)
+            }
+        }
+    }
+}
+
+/// What `RwLock.read` and its like give: a `with` block takes the lock and lets it go.
+#[pyclass(module = "commonhold._native", frozen)]
+pub(crate) struct Holding {
+    lock: Py<RwLock>,
+    how: How,
+    timeout: Option<f64>,
+}
+
+#[pymethods]
+impl Holding {
+    /// None; of `write_and_mend`, whether the lock's writer had died.
+    fn __enter__(&self, py: Python<'_>) -> PyResult<Option<bool>> {
+        let end = deadline(py, self.timeout)?;
+        let (how, lock) = (self.how, self.lock.get().named.get(py)?);
+        let longest = if how == How::Read { SIGNAL_CHECK } else { LONGEST_WRITE };
+        let taken = match how.take(&lock, Until::Now) {
+            Err(error) if error.kind == ErrorKind::TimedOut => {
+                until(py, end, longest, |deadline| how.take(&lock, Until::Deadline(deadline)))?
+            }
+            taken => taken,
+        };
+        let died = taken.or_raise(py)?;
+        Ok((how == How::Mend).then_some(died))
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let lock = self.lock.get().named.get(py)?;
+        let released = if self.how == How::Read { lock.release_read() } else { lock.release_write() };
+        released.or_raise(py)
+    }
+}
+
+methods! { RwLock,
+    /// Opens it; creates it if there is none, unless told otherwise.
+    #[new]
+    #[pyo3(signature = (name, create = Create::IfMissing, *, mode = 0o600, count = 1, host = None))]
+    fn new(
+        py: Python<'_>,
+        name: String,
+        #[pyo3(from_py_with = creating)] create: Create,
+        #[pyo3(from_py_with = natural)] mode: u32,
+        #[pyo3(from_py_with = natural)] count: u32,
+        host: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<RwLock> {
+        let how = Opening { host, name, create, mode, count };
+        let named = Named::open(py, how, |host, name, create, options| match create {
+            Create::No => commonhold::RwLock::open(host, name),
+            Create::IfMissing => commonhold::RwLock::open_or_create(host, name, options),
+            Create::New => commonhold::RwLock::create(host, name, options),
+        })?;
+        Ok(RwLock { named })
+    }
+
+    /// Holds it to read within a `with` block.
+    #[pyo3(signature = (timeout = None))]
+    fn read(slf: Bound<'_, Self>, timeout: Option<f64>) -> Holding {
+        Holding { lock: slf.unbind(), how: How::Read, timeout }
+    }
+
+    /// Holds it to write within a `with` block.
+    #[pyo3(signature = (timeout = None))]
+    fn write(slf: Bound<'_, Self>, timeout: Option<f64>) -> Holding {
+        Holding { lock: slf.unbind(), how: How::Write, timeout }
+    }
+
+    /// Holds it to write within a `with` block, also after its writer died; gives whether he did.
+    #[pyo3(signature = (timeout = None))]
+    fn write_and_mend(slf: Bound<'_, Self>, timeout: Option<f64>) -> Holding {
+        Holding { lock: slf.unbind(), how: How::Mend, timeout }
+    }
+}
