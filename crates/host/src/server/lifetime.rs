@@ -272,6 +272,7 @@ impl Host {
                     ),
                 ));
             }
+            self.check_stored(&object)?;
             if self.is_used_elsewhere(&object) {
                 return Err(Error::new(
                     ErrorKind::Busy,

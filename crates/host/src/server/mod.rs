@@ -69,6 +69,7 @@ mod takeover;
 mod trimming;
 mod versions;
 mod wired;
+mod wired_pager;
 
 use crate::cluster::Cluster;
 use crate::faults::service::FaultService;
