@@ -59,6 +59,7 @@ struct Store {
     fails: Arc<AtomicBool>,
     hangs: Arc<(Mutex<bool>, Condvar)>,
     asked: Arc<AtomicU64>,
+    answered: Arc<AtomicU64>,
 }
 
 impl Store {
@@ -79,6 +80,7 @@ impl Store {
     fn is_asked(&self) -> io::Result<()> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         drop(self.hangs.1.wait_while(self.hangs.0.lock().unwrap(), |hangs| *hangs).unwrap());
+        self.answered.fetch_add(1, Ordering::SeqCst);
         if self.fails.load(Ordering::SeqCst) { Err(io::Error::other("no such square")) } else { Ok(()) }
     }
 }
@@ -249,7 +251,9 @@ fn sizes_change_with_the_file() {
     // Also of what is not in memory, which nothing need be fetched for.
     worker.all("drop m\nclose o");
     kill_both(&host, &worker);
-    worker.all("resize /x 4096\nresize /x 12288\nopen o /x rw\nmap m o rw shared 0 0\ncheck m 0 1 1\ncheck m 1 2 0");
+    worker.all(
+        "resize /x 4096\nresize /x 12288\nopen o /x rw\nmap m o rw shared 0 0\ncheck m 0 1 1\ncheck m 1 2 0",
+    );
     assert_eq!((length(), worker.ok("stat /x size")), (12288, "12288".into()));
 }
 
@@ -290,7 +294,8 @@ fn nobody_writes_an_object_whose_file_was_open_for_reading() {
     let host = TestHost::start();
     let path = file(&host, "file", 16, 1);
     let worker = host.worker();
-    worker.all(&format!("create o /x wired file-ro={}\nmap m o r shared 0 0\ncheck m 0 16 1", path.display()));
+    worker
+        .all(&format!("create o /x wired file-ro={}\nmap m o r shared 0 0\ncheck m 0 16 1", path.display()));
     worker.refused("map n o rw shared 0 0", "Permission");
     worker.refused("open p /x rw", "Permission");
     worker.refused("sync o 0 4096", "Permission");
@@ -371,7 +376,9 @@ fn a_file_that_others_cut_is_refused_and_nothing_in_memory_is_lost() {
         assert!(said.contains("truncated"), "{said}");
     }
     cut(16);
-    worker.all("open o /x rw\nmap m o rw shared 0 0\ncheck m 0 4 1\ncheck m 4 12 0\nfill m 0 16 3\nsync o 0 65536");
+    worker.all(
+        "open o /x rw\nmap m o rw shared 0 0\ncheck m 0 4 1\ncheck m 4 12 0\nfill m 0 16 3\nsync o 0 65536",
+    );
     assert_file(&path, 16, 3);
     // Or the object is cut as its file was.
     worker.all("drop m\nclose o");
@@ -395,12 +402,18 @@ fn a_pager_that_hangs_or_lies_holds_up_nobody_else() {
     store.hang(true);
     let thread = store.serve(&host, "/slow");
     let (worker, waits, other) = (host.worker(), host.worker(), host.worker());
-    let said = worker.refused("create o /x size=65536 wired pager=/slow pager-deadline=300", "Pager");
-    assert!(said.contains("300 ms"), "{said}");
+    until("it serves, and is given up", || {
+        let said = worker.refused("create o /x size=65536 wired pager=/slow pager-deadline=300", "Pager");
+        said.contains("did not answer within 300 ms").then_some(())
+    });
     worker.refused("stat /x id", "NotFound");
-    let before = store.asked.load(Ordering::SeqCst);
+    store.hang(false);
+    let asked = || store.asked.load(Ordering::SeqCst);
+    until("its late answers are out", || (store.answered.load(Ordering::SeqCst) == asked()).then_some(()));
+    store.hang(true);
+    let before = asked();
     worker.send("create o /x size=65536 wired pager=/slow pager-deadline=600000");
-    until("it is asked", || (store.asked.load(Ordering::SeqCst) > before).then_some(()));
+    until("it is asked", || (asked() > before).then_some(()));
     // Many wait for it, and none of them for who does not.
     let many = Worker::start_many(host.state(), 20);
     for (number, one) in many.iter().enumerate() {
@@ -408,7 +421,10 @@ fn a_pager_that_hangs_or_lies_holds_up_nobody_else() {
     }
     let path = file(&host, "file", 16, 5);
     for _ in 0..20 {
-        other.all(&format!("create f /f wired file={}\nmap m f rw shared 0 0\ncheck m 0 16 5", path.display()));
+        other.all(&format!(
+            "create f /f wired file={}\nmap m f rw shared 0 0\ncheck m 0 16 5",
+            path.display()
+        ));
         other.all("sync f 0 65536\ndrop m\nclose f\nremove /f");
     }
     assert!(worker.answer_within(std::time::Duration::ZERO).is_none(), "the pager did not hang");
@@ -422,9 +438,9 @@ fn a_pager_that_hangs_or_lies_holds_up_nobody_else() {
     worker.eventually("list /");
     store.hang(true);
     let again = store.serve(&host, "/slow");
-    let before = store.asked.load(Ordering::SeqCst);
+    let before = asked();
     waits.send("open o /x rw");
-    until("it is asked", || (store.asked.load(Ordering::SeqCst) > before).then_some(()));
+    until("it is asked", || (asked() > before).then_some(()));
     worker.send("open o /x rw");
     other.all("stat /x size\ncreate g /g size=65536 wired\nclose g");
     store.hang(false);
@@ -504,7 +520,8 @@ fn kills_at_any_moment_leave_it_whole() {
         let seed = 3 * round + 1;
         let path = file(&host, "file", pages, seed);
         killed_while(&format!("create o /x wired file={}", path.display()), 15);
-        worker.all(&format!("map m o rw shared 0 0\ncheck m 0 {pages} {seed}\nfill m 0 {pages} {}", seed + 1));
+        worker
+            .all(&format!("map m o rw shared 0 0\ncheck m 0 {pages} {seed}\nfill m 0 {pages} {}", seed + 1));
         killed_while(&format!("sync o 0 {}", pages * PAGE as u64), 20);
         assert_file(&path, pages, seed + 1);
         worker.all(&format!("fill m 0 {pages} {}\ndrop m\nclose o", seed + 2));

@@ -131,8 +131,7 @@ impl Host {
         let id = prepared.record().id;
         // Kept before it has a name: what the next host would not have must not be written to.
         let fetched = prepared.record().options.is_fetched();
-        let (given, backing) =
-            if fetched { (None, given.map(Arc::new)) } else { (given, None) };
+        let (given, backing) = if fetched { (None, given.map(Arc::new)) } else { (given, None) };
         let made = match wired {
             Some(wired) if fetched => {
                 let in_arena = wired == Wired::InArena;

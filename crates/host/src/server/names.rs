@@ -112,12 +112,13 @@ impl Host {
         };
         // A writer gets what was given for the object, and nothing that the host opened. A reader must not write, and gets the
         // same file, opened for reading alone: it was looked at, and is the same to whoever opens it (`backing`).
-        let fd =
-            if access.writes() || object.record().file.as_ref().is_some_and(|f| f.read_only) && !controlled && !wired {
-                whole
-            } else {
-                Arc::new(super::tables::for_readers(object, &whole)?)
-            };
+        let fd = if access.writes()
+            || object.record().file.as_ref().is_some_and(|f| f.read_only) && !controlled && !wired
+        {
+            whole
+        } else {
+            Arc::new(super::tables::for_readers(object, &whole)?)
+        };
         self.note_open(session, object, access)?;
         drop(counted);
         give.push(fd);

@@ -132,7 +132,8 @@ impl Host {
 
     /// An object lies in an arena. A host that died on the way to disk, or back, may have left more of it.
     pub(super) fn is_in_memory(&self, object: &Object) {
-        let counts = object.record().charged_bytes != self.counted_for_file(object);
+        let besides = self.counted_for_file(object);
+        let counts = object.record().charged_bytes != besides;
         let path = self.machine.path("spill", object.id);
         let removed = std::fs::remove_file(&path).or_else(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Ok(()),

@@ -367,9 +367,7 @@ impl Host {
         }
         let Some(memory) = object.descriptor() else { return Ok(()) }; // its pager alone has it
         let cut = |length| {
-            rustix::fs::ftruncate(&*memory, length)
-                .map_err(std::io::Error::from)
-                .doing("resizing the object")
+            rustix::fs::ftruncate(&*memory, length).map_err(std::io::Error::from).doing("resizing the object")
         };
         // What is new is zero: also where a mapping, or a longer memory, has more.
         cut(old_bytes.min(bytes))?;
