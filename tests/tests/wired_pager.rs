@@ -6,6 +6,7 @@ use commonhold_object::{Access, Name, ObjectId};
 use commonhold_tests::crash::{Chance, rounds};
 use commonhold_tests::host::{kill, signal, stop};
 use commonhold_tests::huge::HugePages;
+use commonhold_tests::mounted::Mounted;
 use commonhold_tests::raw::{Raw, bytes_of};
 use commonhold_tests::wait::until;
 use commonhold_tests::{MIB, TestHost, Worker, is_root, page};
@@ -502,11 +503,36 @@ fn who_is_away_after_both_died_is_waited_for_and_never_given_a_second_truth() {
     worker.all("map m o rw shared 0 0\ncheck m 0 16 1\nno-faults m 0 16");
 }
 
-#[test]
-fn kills_at_any_moment_leave_it_whole() {
-    let Some(pool) = HugePages::more(8) else { return };
-    let host = TestHost::start();
-    let mut chance = Chance::new("wired objects of a pager, and kills");
+/// Where the bytes of an object are stored, of a file or in this process.
+enum Stored {
+    File(PathBuf),
+    Store(Store),
+}
+
+impl Stored {
+    fn begin(&self, pages: u64, seed: u64) -> String {
+        match self {
+            Stored::File(path) => {
+                std::fs::write(path, page::bytes(0, pages, seed)).unwrap();
+                format!("file={}", path.display())
+            }
+            Stored::Store(store) => {
+                *store.bytes.lock().unwrap() = page::bytes(0, pages, seed);
+                format!("pager=/store size={}", pages as usize * PAGE)
+            }
+        }
+    }
+
+    #[track_caller]
+    fn assert(&self, pages: u64, seed: u64) {
+        match self {
+            Stored::File(path) => assert_file(path, pages, seed),
+            Stored::Store(store) => assert!(*store.bytes.lock().unwrap() == page::bytes(0, pages, seed)),
+        }
+    }
+}
+
+fn kills(host: &TestHost, stored: &Stored, chance: &mut Chance, rounds: usize) {
     let (pages, worker) = (1024, host.worker());
     let mut killed_while = |line: &str, most_ms: u64| {
         let before = host.status().host_pid;
@@ -516,22 +542,94 @@ fn kills_at_any_moment_leave_it_whole() {
         worker.answer().unwrap_or_else(|why| panic!("{line}: {why:?}"));
         host.wait_for_other_host(before);
     };
-    for round in 0..rounds(20) as u64 {
+    let serve = || match stored {
+        Stored::Store(store) => Some(store.serve(host, "/store")),
+        Stored::File(_) => None,
+    };
+    let mut serving = vec![serve()];
+    for round in 0..rounds as u64 {
         let seed = 3 * round + 1;
-        let path = file(&host, "file", pages, seed);
-        killed_while(&format!("create o /x wired file={}", path.display()), 15);
+        let source = stored.begin(pages, seed);
+        killed_while(&format!("create o /x wired {source}"), 15);
         worker
             .all(&format!("map m o rw shared 0 0\ncheck m 0 {pages} {seed}\nfill m 0 {pages} {}", seed + 1));
-        killed_while(&format!("sync o 0 {}", pages * PAGE as u64), 20);
-        assert_file(&path, pages, seed + 1);
+        killed_while(&format!("sync o 0 {}", pages as usize * PAGE), 20);
+        stored.assert(pages, seed + 1);
         worker.all(&format!("fill m 0 {pages} {}\ndrop m\nclose o", seed + 2));
-        kill_both(&host, &worker);
-        assert_file(&path, pages, seed + 1);
+        kill_both(host, &worker);
+        serving.push(serve());
+        stored.assert(pages, seed + 1);
         killed_while("open o /x rw", 15);
         worker.all(&format!("map m o rw shared 0 0\ncheck m 0 {pages} {}\nno-faults m 0 {pages}", seed + 1));
         worker.all("drop m\nclose o\nremove /x");
     }
-    nothing_is_left(&host, &pool, 8);
+}
+
+#[test]
+fn kills_at_any_moment_leave_it_whole() {
+    let Some(pool) = HugePages::more(8) else { return };
+    let host = TestHost::start();
+    let mut chance = Chance::new("wired objects of a pager, and kills");
+    for stored in [Stored::File(host.scratch().join("file")), Stored::Store(Store::default())] {
+        kills(&host, &stored, &mut chance, rounds(10));
+        nothing_is_left(&host, &pool, 8);
+    }
+}
+
+/// What may move lies in an arena, or on disk, or is waited for with the file that another creation came with.
+#[test]
+fn what_may_move_is_synced_wherever_it_is() {
+    let Some(pool) = HugePages::more(1) else { return };
+    let host = TestHost::start();
+    let (path, second) = (file(&host, "file", 256, 1), file(&host, "second", 384, 5));
+    let (worker, other) = (host.worker(), host.worker());
+    worker.all(&format!("create o /x wired file={}\nclose o\nopen-movable o /x rw", path.display()));
+    worker.all("guarded o check 0 256 1\nguarded o fill 0 256 2\nsync o 0 4096");
+    assert!(std::fs::read(&path).unwrap() == [page::bytes(0, 1, 2), page::bytes(1, 255, 1)].concat());
+    // It makes room for an object that needs more than half of their arena.
+    other.ok("create anchor /anchor size=4096 wired");
+    other
+        .all(&format!("create a /a wired file={}\nmap m a rw shared 0 0\ncheck m 0 384 5", second.display()));
+    other.ok("no-faults m 0 384");
+    assert_eq!(worker.ok("stat /x spilled"), (256 * PAGE).to_string());
+    worker.ok(&format!("sync o 0 {}", 256 * PAGE));
+    assert_file(&path, 256, 2);
+    assert_eq!(worker.ok("stat /x spilled"), (256 * PAGE).to_string(), "it is where it was");
+    other.all("drop m\nclose a\nremove /a");
+    worker.ok("guarded o check 0 256 2");
+    worker.all("guarded o fill 0 256 3\nsync o 0 1048576\nresize /x 1052672\nguarded o check 256 1 0");
+    assert!(std::fs::read(&path).unwrap() == [page::bytes(0, 256, 3), vec![0; PAGE]].concat());
+    worker.all("close o\nremove /x");
+    other.all("close anchor\nremove /anchor");
+    nothing_is_left(&host, &pool, 1);
+}
+
+#[test]
+fn a_mount_shows_it_and_fsync_stores_it() {
+    let Some(_pool) = HugePages::more(2) else { return };
+    let host = TestHost::start();
+    let path = file(&host, "file", 16, 1);
+    let worker = host.worker();
+    worker.ok(&format!("create o /x wired file={}", path.display()));
+    let Some(mounted) = Mounted::of(&host) else { return };
+    assert_eq!(std::fs::read(mounted.path("x")).unwrap(), page::bytes(0, 16, 1));
+    let mut value = [0; 64];
+    for (attribute, is) in [("pager", "file"), ("translation", "wired")] {
+        let name = format!("user.commonhold.{attribute}");
+        let length = rustix::fs::getxattr(mounted.path("x"), name, &mut value).unwrap();
+        assert_eq!(&value[..length], is.as_bytes());
+    }
+    mounted.shell("printf new | dd of=$M/x conv=notrunc status=none");
+    assert_eq!(worker.ok("read-at o 0 3"), "6e6577");
+    assert_file(&path, 16, 1);
+    mounted.shell("printf newer | dd of=$M/x conv=notrunc,fsync status=none");
+    assert!(std::fs::read(&path).unwrap().starts_with(b"newer"));
+    // By a write past its end, and cut.
+    mounted.shell("printf end | dd of=$M/x conv=notrunc,fsync seek=65536 oflag=seek_bytes status=none");
+    assert_eq!((worker.ok("stat /x size"), std::fs::metadata(&path).unwrap().len()), ("65539".into(), 65539));
+    assert!(std::fs::read(&path).unwrap().ends_with(b"end"));
+    mounted.shell("truncate -s 4096 $M/x");
+    assert_eq!((worker.ok("stat /x size"), std::fs::metadata(&path).unwrap().len()), ("4096".into(), 4096));
 }
 
 #[test]
