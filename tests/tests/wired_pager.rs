@@ -583,11 +583,11 @@ fn what_may_move_is_synced_wherever_it_is() {
     let host = TestHost::start();
     let (path, second) = (file(&host, "file", 256, 1), file(&host, "second", 384, 5));
     let (worker, other) = (host.worker(), host.worker());
+    other.ok("create anchor /anchor size=4096 wired");
     worker.all(&format!("create o /x wired file={}\nclose o\nopen-movable o /x rw", path.display()));
     worker.all("guarded o check 0 256 1\nguarded o fill 0 256 2\nsync o 0 4096");
     assert!(std::fs::read(&path).unwrap() == [page::bytes(0, 1, 2), page::bytes(1, 255, 1)].concat());
     // It makes room for an object that needs more than half of their arena.
-    other.ok("create anchor /anchor size=4096 wired");
     other
         .all(&format!("create a /a wired file={}\nmap m a rw shared 0 0\ncheck m 0 384 5", second.display()));
     other.ok("no-faults m 0 384");
