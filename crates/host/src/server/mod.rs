@@ -16,6 +16,7 @@
 //! | `moving` | those of them whose home moves |
 //! | `seeing` | what was counted and traced of objects |
 //! | `snapshots` | objects that have the pages of another as they were |
+//! | `wired_pager` | wired objects that are fetched from a file or an external pager |
 //! | `nameless`, `offers` | objects without a name, and objects on their way through channels |
 //! | `versions` | what snapshots are of, when that changes |
 //! | `slots` | what one user may take of what all share |
