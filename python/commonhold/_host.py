@@ -245,7 +245,8 @@ def create(
       hosts have under the same path, and a cluster whose registry is etcd.
     * `translation`: with `shared-tables`, its processes share the page tables of it, which is of huge pages that are all
       taken now; with `shared-tables-4k` of ordinary pages, by the kernel module segshm. Its size is rounded up to a multiple
-      of 2 MiB. With `wired`, no fault ever happens in it: its pages are there when it is mapped.
+      of 2 MiB. With `wired`, no fault ever happens in it: its pages are there when it is mapped, those of a
+      `file` or a `pager` too.
     * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS (unless given, 60,000 of an
       object that hosts share, of others never), a pager has failed.
 

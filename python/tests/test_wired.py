@@ -53,3 +53,15 @@ def test_an_object_that_may_move_is_used_under_guards(name):
         with opened.guard() as guard:
             assert guard.generation > before and len(guard) > SIZE + 4096
             assert np.frombuffer(guard, "u4")[7] == 7
+
+
+def test_an_array_on_a_file_is_stored_by_sync_alone(name, tmp_path):
+    path = tmp_path / "map"
+    numbers = np.arange(SIZE, dtype="u4")
+    numbers.tofile(path)
+    array = ch.array(name, dtype="u4", create=True, file=path, translation="wired")
+    assert ch.stat(name).translation == "wired" and (array == numbers).all()
+    array[7] = 70
+    assert np.fromfile(path, "u4")[7] == 7
+    ch.sync(array)
+    assert np.fromfile(path, "u4")[7] == 70

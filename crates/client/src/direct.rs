@@ -1,8 +1,10 @@
 //! Direct objects: the kernel serves them, and this process does for itself what a host does for others.
 
+use crate::link::wrong_reply;
 use crate::object::Core;
 use crate::{Error, ErrorKind, PageState, PagerKind, Result, Translation, segments, wired};
 use commonhold_object::error::Doing;
+use commonhold_object::wire::{Reply, Request};
 use commonhold_object::{PageRange, pages_of};
 use commonhold_points as points;
 use commonhold_sys::frames::{self, CacheState};
@@ -18,6 +20,9 @@ pub(crate) fn sync(core: &Core, offset: u64, length: u64) -> Result<u64> {
     if core.options().pager == PagerKind::Anonymous {
         return Ok(0);
     }
+    if core.options().is_wired() {
+        return store_wired(core, offset, length);
+    }
     let dirty = frames::cache_state(core.fd(), offset, length).map_or(0, |state| state.dirty);
     store(core.fd(), format_args!("storing object {}", core.label()))?;
     Ok(dirty)
@@ -28,9 +33,18 @@ pub(crate) fn store(file: impl AsFd, doing: impl fmt::Display) -> Result<()> {
     points::fsync(|| rustix::fs::fdatasync(&file)).doing(doing)
 }
 
+/// Its pages are not those of its file, which the host alone has: that stores the range.
+fn store_wired(core: &Core, offset: u64, length: u64) -> Result<u64> {
+    core.open_again_if_needed()?;
+    match core.ask(&Request::Sync { object: core.id(), offset, length, freeze: false })? {
+        Reply::Synced(synced) => Ok(synced.pages),
+        _ => Err(wrong_reply()),
+    }
+}
+
 /// Begins to read the range into the page cache.
 pub(crate) fn prefetch(core: &Core, offset: u64, length: u64) -> Result<()> {
-    if core.options().pager == PagerKind::Anonymous {
+    if core.options().pager == PagerKind::Anonymous || core.options().is_wired() {
         return Ok(());
     }
     rustix::fs::fadvise(core.fd(), offset, NonZeroU64::new(length), Advice::WillNeed)

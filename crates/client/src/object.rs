@@ -80,7 +80,7 @@ impl Core {
             opened_at: AtomicU64::new(generation),
             losses_seen: AtomicU64::new(info.losses.generation),
         });
-        if core.controlled || core.options.pager == PagerKind::Anonymous {
+        if core.controlled || core.options.pager == PagerKind::Anonymous || core.options.is_wired() {
             lock(&lease.shared().opens).remember(&core);
         }
         Ok(core)

@@ -55,6 +55,9 @@ fn refuse_what_is_no_file(core: &Core) -> Result<()> {
             "is controlled, and the host has its newest pages: leave the file out (--file), as for any object that was \
              created with --freezable"
         }
+        PagerKind::File if core.options().is_wired() => {
+            "is wired, and its file has only what was synced: clone the file itself (cp --reflink), or read the object"
+        }
         PagerKind::File => return Ok(()),
         _ => {
             "is memory, of which no file can be a clone: create it with --freezable for snapshots without a file, or on a file \

@@ -190,7 +190,7 @@ impl CreateOptions {
             || self.sync != SyncMode::Plain
             || self.budget_bytes.is_some()
             || self.is_shared()
-            || matches!(self.pager, PagerKind::External { .. })
+            || (matches!(self.pager, PagerKind::External { .. }) && !self.is_wired())
     }
 
     /// Whether all processes share its page tables.
@@ -201,6 +201,11 @@ impl CreateOptions {
     /// Whether no fault happens in it.
     pub fn is_wired(&self) -> bool {
         self.translation == Translation::Wired
+    }
+
+    /// Whether it is wired, and all of its pages are fetched from its pager before anybody gets it.
+    pub fn is_fetched(&self) -> bool {
+        self.is_wired() && self.pager != PagerKind::Anonymous
     }
 
     /// Whether it is a channel (`docs/MESSAGES.md`): whoever maps it relies on its size.
@@ -419,13 +424,13 @@ impl CreateOptions {
         if self.translation == Translation::Paged {
             return Ok(());
         }
-        let what = if self.pager != PagerKind::Anonymous {
+        let what = if self.pager != PagerKind::Anonymous && !self.is_wired() {
             "a file or an external pager"
         } else if self.is_shared() {
             "another coherence than local"
         } else if self.is_controlled() {
             "what needs its faults to be served (controlled, freezable, sync, a budget)"
-        } else if self.reserve == Some(false) {
+        } else if self.reserve == Some(false) && self.pager == PagerKind::Anonymous {
             "reserve = no"
         } else {
             return Ok(());

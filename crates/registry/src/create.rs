@@ -255,8 +255,8 @@ impl Registry {
         };
         let others = self.records.on_file(file.device, file.inode);
         let mut others = others.chain(self.pending.values().filter(on_it));
-        let Some(other) = others.find(|other| other.options.is_controlled() || options.is_controlled())
-        else {
+        let has_pages = |options: &CreateOptions| options.is_controlled() || options.is_fetched();
+        let Some(other) = others.find(|other| has_pages(&other.options) || has_pages(options)) else {
             return Ok(());
         };
         let name = other.name.as_ref();

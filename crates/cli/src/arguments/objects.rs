@@ -62,7 +62,7 @@ pub struct Create {
     #[arg(long)]
     pub home_moves: bool,
     /// How an address reaches its pages: with shared-tables its processes share page tables, of huge pages, or (-4k) of ordinary
-    /// ones by the kernel module segshm; with wired no fault ever happens in it; all of its memory is taken now
+    /// ones by the kernel module segshm; with wired no fault ever happens in it; all of its memory is taken now, and filled from its file or pager
     #[arg(long, value_enum, default_value_t = Translation::Paged)]
     pub translation: Translation,
     /// Of a centrally scheduled object, how many writers may overtake readers that wait: 16 unless given; 0: any number

@@ -77,6 +77,7 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
         ("page size", strict_page_size(options).map(|size| size.to_string())),
         ("replicas", (options.replicas > 0).then(|| options.replicas.to_string())),
         ("home", home(info)),
+        ("translation", options.is_wired().then(|| options.translation.word().to_owned())),
         ("page tables", page_tables(info)),
         ("budget", options.budget_bytes.map(format_size)),
         ("fault deadline", options.fault_deadline().map(|ms| format_milliseconds(ms.into()))),

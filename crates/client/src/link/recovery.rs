@@ -240,6 +240,9 @@ impl Shared {
                 Err(error) if object.place().is_some() => {
                     self.give_arena_up(object, &format!("was refused by the next host: {error}"));
                 }
+                Err(error) if object.options().is_fetched() => {
+                    complain(&format!("wired object {} is another by now: {error}", object.label()));
+                }
                 Err(_) => {}
             }
         }

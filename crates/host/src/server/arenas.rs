@@ -100,7 +100,7 @@ impl Host {
                 Ok((tables::begin(&options, Some(&*fd))?, fd))
             });
             return match made {
-                Ok((tables, fd)) => match self.commit_create(prepared, Some(fd), tables) {
+                Ok((tables, fd)) => match self.commit_create(prepared, (Some(fd), None), tables) {
                     Ok(arena) => {
                         lock(&self.wired).add(arena.id, size_bytes);
                         Ok(Some(arena.id))

@@ -254,11 +254,12 @@ fn check_seals(found: &Inspected, from: From) -> Result<()> {
 
 /// Pages are read and written through buffers of any address; what is mapped alone has no such need.
 fn check_flags(found: &Inspected, options: &CreateOptions) -> Result<()> {
-    if found.flags.contains(OFlags::DIRECT) && options.is_controlled() {
+    let is_copied = options.is_controlled() || options.is_fetched();
+    if found.flags.contains(OFlags::DIRECT) && is_copied {
         return Err(Error::invalid("the backing file is open with O_DIRECT: open it without, then create"));
     }
     let appends = found.flags.contains(OFlags::APPEND) && !found.is_read_only();
-    if appends && options.is_controlled() && !frames::writes_in_place_despite_append() {
+    if appends && is_copied && !frames::writes_in_place_despite_append() {
         return Err(Error::invalid(
             "the backing file is open with O_APPEND, and this kernel would write every page at its end: open it without, \
              then create",

@@ -21,7 +21,8 @@ fn much_bytes() -> u64 {
 fn reserved_bytes(request: &Request) -> u64 {
     match request {
         Request::Create { options, .. } | Request::CreateNameless { options, .. }
-            if options.pager == PagerKind::Anonymous && !options.is_controlled() && options.reserves() =>
+            if !options.is_controlled()
+                && (options.is_wired() || options.pager == PagerKind::Anonymous && options.reserves()) =>
         {
             options.size_bytes
         }

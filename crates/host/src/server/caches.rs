@@ -153,24 +153,35 @@ impl Host {
             },
             PagerKind::File => {
                 let gone = || Error::new(ErrorKind::Lost, object.unusable());
-                let fd = object.descriptor().ok_or_else(gone)?.try_clone().doing("using the backing file")?;
-                let pager = FilePager::new(fd.into(), record.options.size_bytes);
-                let ordinary = self.machine.is_ordinary(record.charged_uid);
-                Box::new(if ordinary { pager.leaving_room() } else { pager })
+                let file = object.descriptor().ok_or_else(gone)?;
+                Box::new(self.file_pager(record, &file, record.options.size_bytes)?)
             }
-            PagerKind::External { pager } => {
-                // Records of older versions may say more than is granted now.
-                let deadline = record.options.pager_deadline_ms.unwrap_or(PAGER_DEADLINE_MS);
-                let deadline = Duration::from_millis(deadline.min(limits::PAGER_DEADLINE_MS).into());
-                Box::new(ExternalPager::new(
-                    self.pagers.clone(),
-                    pager.clone(),
-                    record.ownership.uid,
-                    record.first_name.to_string(),
-                    deadline,
-                ))
-            }
+            PagerKind::External { pager } => Box::new(self.external_pager(record, pager)),
         })
+    }
+
+    pub(super) fn file_pager(
+        &self,
+        record: &ObjectRecord,
+        file: &OwnedFd,
+        size_bytes: u64,
+    ) -> Result<FilePager> {
+        let pager = FilePager::new(file.try_clone().doing("using the backing file")?.into(), size_bytes);
+        let ordinary = self.machine.is_ordinary(record.charged_uid);
+        Ok(if ordinary { pager.leaving_room() } else { pager })
+    }
+
+    pub(super) fn external_pager(&self, record: &ObjectRecord, pager: &str) -> ExternalPager {
+        // Records of older versions may say more than is granted now.
+        let deadline = record.options.pager_deadline_ms.unwrap_or(PAGER_DEADLINE_MS);
+        let deadline = Duration::from_millis(deadline.min(limits::PAGER_DEADLINE_MS).into());
+        ExternalPager::new(
+            self.pagers.clone(),
+            pager.to_owned(),
+            record.ownership.uid,
+            record.first_name.to_string(),
+            deadline,
+        )
     }
 
     /// Makes a stored object whole before anybody reads its file. Frames are not touched: those that clients bring back

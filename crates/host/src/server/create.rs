@@ -36,6 +36,12 @@ enum Wired {
     OfItsOwn,
 }
 
+/// The descriptors of a request that may be worked on once more.
+pub(super) fn copies(fds: &[OwnedFd]) -> Result<Vec<OwnedFd>> {
+    let copies: std::io::Result<_> = fds.iter().map(OwnedFd::try_clone).collect();
+    copies.doing("keeping what came with the request")
+}
+
 impl Host {
     pub(super) fn create(
         self: &Arc<Self>,
@@ -48,11 +54,12 @@ impl Host {
             return self.create_in(session, asked, fds, give, None);
         }
         let none = |error: &Error| matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Unsupported);
+        let again = copies(&fds)?;
         match self.create_in(session, asked.clone(), fds, give, Some(Wired::InArena)) {
             // Of ordinary pages, then.
             Err(error) if none(&error) && !comes_again() => {
                 self.machine.log(format_args!("{} is wired in ordinary pages: {error}", asked.name));
-                self.create_in(session, asked, Vec::new(), give, Some(Wired::OfItsOwn))
+                self.create_in(session, asked, again, give, Some(Wired::OfItsOwn))
             }
             other => other,
         }
@@ -89,7 +96,12 @@ impl Host {
         }
         // What lies in an arena counts with that.
         let charged = match wired {
-            Some(Wired::InArena) => 0,
+            Some(Wired::OfItsOwn) if options.is_fetched() => {
+                let uid = session.credentials.uid;
+                let own_bytes = if self.machine.is_ordinary(uid) { options.size_bytes } else { 0 };
+                self.limits.counted(uid, &options, memory_bytes) + own_bytes
+            }
+            Some(Wired::InArena) if !options.is_fetched() => 0,
             _ => self.limits.counted(session.credentials.uid, &options, memory_bytes),
         };
         let prepared = lock(&self.registry).prepare_create(
@@ -117,13 +129,20 @@ impl Host {
         own.into_iter().for_each(Unused::used); // if it is not made, it goes with what else was
         let id = prepared.record().id;
         // Kept before it has a name: what the next host would not have must not be written to.
+        let fetched = prepared.record().options.is_fetched();
+        let (given, backing) = if fetched { (None, given.map(Arc::new)) } else { (given, None) };
         let made = match wired {
-            Some(Wired::InArena) => self.place_new(prepared.record()).map(Some),
+            Some(wired) if fetched => {
+                let in_arena = wired == Wired::InArena;
+                self.make_fetched(prepared.record(), backing.as_ref(), in_arena).map(Some)
+            }
+            Some(Wired::InArena) => self.place_new(prepared.record(), |_, _| Ok(())).map(Some),
             Some(Wired::OfItsOwn) | None => self.make_memory(prepared.record(), given),
         };
         let kept = made.and_then(|fd| {
             let own = fd.as_ref().filter(|_| wired != Some(Wired::InArena));
-            self.keep_new_object(id, own).map(|()| fd)
+            self.keep_new_object(id, own)?;
+            self.keep_backing(id, backing.as_ref()).map(|()| fd)
         });
         let kept = kept.and_then(|fd| Ok((self.claim_name(prepared.record())?, fd)));
         let held = kept.and_then(|(claiming, fd)| {
@@ -141,7 +160,7 @@ impl Host {
             }
         };
         let moves = prepared.record().options.home_moves;
-        let committed = self.commit_create(prepared, descriptor, tables);
+        let committed = self.commit_create(prepared, (descriptor, backing), tables);
         drop(claiming);
         let object = committed.inspect_err(|_| {
             self.free_place(id);
@@ -157,7 +176,7 @@ impl Host {
     pub(super) fn commit_create(
         &self,
         prepared: commonhold_registry::NewObject,
-        descriptor: Option<Arc<OwnedFd>>,
+        (descriptor, backing): (Option<Arc<OwnedFd>>, Option<Arc<OwnedFd>>),
         tables: Option<Segment>,
     ) -> Result<Arc<Object>> {
         let id = prepared.record().id;
@@ -169,6 +188,7 @@ impl Host {
             self.unkeep_object(id);
         })?;
         let object = Object::new(record, descriptor, String::new());
+        object.set_backing(backing);
         *lock(&object.tables) = tables;
         *lock(&object.writers) = Writers::none_yet();
         self.note_arena(&object);

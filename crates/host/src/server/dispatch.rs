@@ -1,10 +1,10 @@
 //! From a request to the call that answers it. What may take long is done by a worker.
 
-use super::create::Asked;
+use super::create::{Asked, copies};
 use super::session::Session;
 use super::{Host, lock, synchronisation};
 use crate::cache::Cache;
-use crate::workers::{Share, Workers};
+use crate::workers::{ObjectThreads, Share, Workers};
 use commonhold_object::wire::{Header, HelloReply, Reply, Request};
 use commonhold_object::{Coherence, Error, ErrorKind, PagerKind, Result};
 use commonhold_sys::closing::is_socket;
@@ -74,6 +74,9 @@ impl Host {
     /// Who answers what takes long: what may wait for a pager that is another process is done by threads that do nothing
     /// else.
     fn place_of(&self, session: &Session, header: &Header, request: &Request) -> Place {
+        if let Some(threads) = self.threads_of_pager(session, request) {
+            return Place::Pager(threads);
+        }
         let cache = match request {
             Request::Return { .. } | Request::Reattach { .. } => {
                 return Place::Pool(self.machine.returning.clone());
@@ -130,13 +133,17 @@ impl Host {
         until: Instant,
     ) {
         let again = self.revoking.again(&request, until);
+        let kept = match again.as_ref().map_or(Ok(Vec::new()), |_| copies(&fds)) {
+            Ok(kept) => kept,
+            Err(error) => return self.tell_answer(session, header, Err(error), &[], tell),
+        };
         let (reply, give) = self.try_to_answer(session, header, request, fds);
         let wanted = self.revoking.wanted(&reply);
         match again.filter(|_| !wanted.is_empty()) {
             Some(request) => {
                 let (this, asker) = (self.clone(), session.clone());
                 self.put_aside(session.share.clone(), wanted, move || {
-                    this.answer_until(&asker, header, (request, Vec::new()), tell, until);
+                    this.answer_until(&asker, header, (request, kept), tell, until);
                 });
             }
             None => self.tell_answer(session, header, reply, &give, tell),
@@ -320,6 +327,7 @@ impl Host {
 enum Place {
     Pool(Arc<Workers>),
     Cache(Arc<Cache>),
+    Pager(Arc<ObjectThreads>),
 }
 
 impl Place {
@@ -327,6 +335,13 @@ impl Place {
         match self {
             Place::Pool(pool) => share.run(pool, job),
             Place::Cache(cache) => cache.run_request(Some(share), job),
+            Place::Pager(threads) => {
+                let kept = threads.clone(); // its user's bound holds as long as somebody has it
+                threads.run_request(Some(share), move || {
+                    job();
+                    drop(kept);
+                });
+            }
         }
     }
 }

@@ -261,15 +261,24 @@ impl Host {
         descriptor.map_or(Ok(()), |fd| self.vault.put(&object_key(id, "descriptor"), &[], Some(fd.clone())))
     }
 
+    /// The same of the file under a wired object.
+    pub(super) fn keep_backing(&self, id: ObjectId, file: Option<&Arc<OwnedFd>>) -> Result<()> {
+        file.map_or(Ok(()), |fd| self.vault.put(&object_key(id, "backing"), &[], Some(fd.clone())))
+    }
+
     /// It was not made.
     pub(super) fn unkeep_object(&self, id: ObjectId) {
         self.unkeep(&object_key(id, "descriptor"));
+        self.unkeep(&object_key(id, "backing"));
     }
 
     /// Keeps an object's memory or backing file.
     pub(super) fn keep_object(&self, object: &Object) {
         if let Some(fd) = object.descriptor() {
             self.keep(&object_key(object.id, "descriptor"), &[], Some(fd));
+        }
+        if let Some(file) = object.backing() {
+            self.keep(&object_key(object.id, "backing"), &[], Some(file));
         }
     }
 
@@ -305,7 +314,7 @@ impl Host {
     }
 
     pub(super) fn forget_object(&self, object: &Object) {
-        self.unkeep(&object_key(object.id, "descriptor"));
+        self.unkeep_object(object.id);
         self.unkeep_frames(object.id);
         self.unkeep(&object_key(object.id, "handovers"));
     }

@@ -267,7 +267,9 @@ impl Host {
         for object in self.all_objects() {
             let record = object.record().clone();
             let name = record.label();
-            if record.options.pager == PagerKind::Anonymous {
+            // What lies in an arena is looked at itself.
+            let is_anonymous = record.options.pager == PagerKind::Anonymous;
+            if is_anonymous && lock(&self.wired).objects_in(object.id).is_empty() {
                 return Err(Error::new(
                     ErrorKind::Busy,
                     format!(
@@ -275,6 +277,7 @@ impl Host {
                     ),
                 ));
             }
+            self.check_stored(&object)?;
             if self.is_used_elsewhere(&object) {
                 return Err(Error::new(
                     ErrorKind::Busy,

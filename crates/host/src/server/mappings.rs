@@ -249,6 +249,10 @@ impl Host {
         length: u64,
         freeze: bool,
     ) -> Result<Reply> {
+        let opened = self.object(id)?;
+        if opened.record().options.is_fetched() && !freeze {
+            return self.sync_wired(session, &opened, offset, length);
+        }
         let (cache, range, access) = self.opened_range(session, id, offset, length)?;
         if !access.writes() {
             return Err(Error::new(

@@ -17,6 +17,7 @@
 //! | `seeing` | what was counted and traced of objects |
 //! | `snapshots` | objects that have the pages of another as they were |
 //! | `synchronisation` | what processes that ended had locked |
+//! | `wired_pager` | wired objects that are fetched from a file or an external pager |
 //! | `nameless`, `offers` | objects without a name, and objects on their way through channels |
 //! | `versions` | what snapshots are of, when that changes |
 //! | `slots` | what one user may take of what all share |
@@ -71,6 +72,7 @@ mod takeover;
 mod trimming;
 mod versions;
 mod wired;
+mod wired_pager;
 
 use crate::cluster::Cluster;
 use crate::faults::service::FaultService;

@@ -125,12 +125,13 @@ impl Host {
         };
         // A writer gets what was given for the object, and nothing that the host opened. A reader must not write, and gets the
         // same file, opened for reading alone: it was looked at, and is the same to whoever opens it (`backing`).
-        let fd =
-            if access.writes() || object.record().file.as_ref().is_some_and(|f| f.read_only) && !controlled {
-                whole
-            } else {
-                Arc::new(super::tables::for_readers(object, &whole)?)
-            };
+        let fd = if access.writes()
+            || object.record().file.as_ref().is_some_and(|f| f.read_only) && !controlled && !wired
+        {
+            whole
+        } else {
+            Arc::new(super::tables::for_readers(object, &whole)?)
+        };
         self.note_open(session, object, access)?;
         drop(counted);
         give.push(fd);
@@ -356,7 +357,7 @@ impl Host {
         let stat =
             rustix::fs::fstat(&*fd).map_err(std::io::Error::from).doing("looking at the object's memory")?;
         let owner = match record.options.pager {
-            PagerKind::File => stat.st_uid,
+            PagerKind::File if !record.options.is_wired() => stat.st_uid,
             _ => record.ownership.uid,
         };
         if !who.is_root() && who.uid != owner {
@@ -446,6 +447,10 @@ impl Host {
         match left.or_else(|| object.cache()) {
             Some(cache) => cache.revert().map(Reply::Pages),
             None if object.is_controlled() => Ok(Reply::Pages(0)),
+            None if object.record().options.is_fetched() => Err(Error::new(
+                ErrorKind::Unsupported,
+                "a wired object is fetched once, before anybody gets it, and not reverted: copy what is stored into it",
+            )),
             None => Err(Error::new(
                 ErrorKind::Unsupported,
                 "a direct object keeps no stored copy apart from its pages: there is nothing to go back to; create it \
@@ -458,9 +463,9 @@ impl Host {
     pub fn info(&self, object: &Object) -> ObjectInfo {
         let mut info = self.short_info(object);
         if let (false, Ok(Some(fd))) = (info.controlled, super::tables::memory_of(object)) {
-            info.resident_bytes = match info.options.pager {
-                PagerKind::Anonymous => frames::resident_bytes(&*fd).unwrap_or(0),
-                _ => frames::cache_state(&*fd, 0, info.options.size_bytes)
+            info.resident_bytes = match object.is_with_clients() {
+                true => frames::resident_bytes(&*fd).unwrap_or(0),
+                false => frames::cache_state(&*fd, 0, info.options.size_bytes)
                     .map_or(0, |state| state.cached * PAGE_SIZE_BYTES),
             };
             info.mappings = self.direct_mappings(object).len() as u64;

@@ -2,12 +2,13 @@
 
 use super::channels::Writers;
 use crate::cache::Cache;
+use crate::workers::ObjectThreads;
 use commonhold_object::{Access, Error, ErrorKind, ObjectId, PagerKind, Result};
 use commonhold_registry::ObjectRecord;
 use commonhold_tables::Segment;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 #[derive(Default)]
 struct Life {
@@ -32,6 +33,10 @@ pub struct Object {
     pub record: Mutex<ObjectRecord>,
     /// The memory of a direct anonymous object, or the backing file.
     descriptor: Mutex<Option<Arc<OwnedFd>>>,
+    /// The backing file of a wired one, whose memory is apart from it.
+    backing: Mutex<Option<Arc<OwnedFd>>>,
+    /// The threads that wait for the external pager of a wired one.
+    pub pager_threads: OnceLock<Arc<ObjectThreads>>,
     /// Of one with shared page tables, those that stay.
     pub tables: Mutex<Option<Segment>>,
     /// The cache of a controlled one, from its first use on.
@@ -67,6 +72,8 @@ impl Object {
             id: record.id,
             record: Mutex::new(record),
             descriptor: Mutex::new(descriptor),
+            backing: Mutex::default(),
+            pager_threads: OnceLock::new(),
             tables: Mutex::default(),
             cache: Mutex::default(),
             left: Mutex::default(),
@@ -135,6 +142,16 @@ impl Object {
         *self.descriptor.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// The file under a wired object.
+    pub fn backing(&self) -> Option<Arc<OwnedFd>> {
+        self.backing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Before anybody finds it.
+    pub fn set_backing(&self, file: Option<Arc<OwnedFd>>) {
+        *self.backing.lock().unwrap_or_else(PoisonError::into_inner) = file;
+    }
+
     /// Frames that are to be taken over before anything else is done with the object.
     pub fn left_frames(&self) -> Option<Arc<OwnedFd>> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -158,7 +175,8 @@ impl Object {
     /// Whether its clients have what no file has.
     pub fn is_with_clients(&self) -> bool {
         let record = self.record();
-        record.options.is_controlled() || record.options.pager == PagerKind::Anonymous
+        let options = &record.options;
+        options.is_controlled() || options.is_wired() || options.pager == PagerKind::Anonymous
     }
 
     /// Whether the host serves its faults.

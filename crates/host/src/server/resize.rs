@@ -118,7 +118,7 @@ impl Host {
     fn resize_object(self: &Arc<Self>, object: &Arc<Object>, size_bytes: u64, sizing: Sizing) -> Result<()> {
         object.check_access(Access::ReadWrite)?;
         let options = CreateOptions { size_bytes, ..object.record().options.clone() };
-        if size_bytes == 0 && options.reserves() && (object.is_controlled() || options.is_wired()) {
+        if size_bytes == 0 && (options.reserves() && object.is_controlled() || options.is_wired()) {
             let what = "the object has space taken for it, and is not made empty: remove it instead, or create it sparse";
             return Err(Error::invalid(what));
         }
@@ -155,11 +155,12 @@ impl Host {
         let charged_uid = object.record().charged_uid;
         // Until it has its size it stays in memory, and where it is.
         let _making = options.is_wired().then(|| lock(&object.making));
-        if options.is_wired() {
+        if options.is_wired() && !self.is_with_pager_alone(object) {
             self.settle_place(object)?; // it may lie on disk
         }
         let in_arena = self.place_in_arena(object.id).is_some(); // it counts with that
         let charged = match in_arena {
+            _ if options.is_fetched() => self.counted_of_size(object, &options),
             true => 0,
             false => self.limits.counted(charged_uid, &options, self.memory_of(object, &options)?),
         };
@@ -177,8 +178,7 @@ impl Host {
         let finish = || {
             if size_bytes > old_bytes
                 && sizing == Sizing::BeforeWrite
-                && !object.is_controlled()
-                && !options.reserves()
+                && !(object.is_controlled() || options.is_wired() || options.reserves())
             {
                 return note(size_bytes, charged);
             }
@@ -301,6 +301,9 @@ impl Host {
                 self.reserve_spill(&record, bytes, bytes - pages_of(old_bytes) * PAGE_SIZE_BYTES)?;
             }
             return self.cache_of(object)?.resize(options.size_bytes);
+        }
+        if options.is_fetched() {
+            return self.resize_fetched(object, old_bytes, options);
         }
         if self.place_in_arena(object.id).is_some() {
             return self.resize_wired(object, old_bytes, options.size_bytes);

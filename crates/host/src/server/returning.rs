@@ -102,6 +102,9 @@ impl Host {
     /// All clients that had the object are back, with their mappings, or dead. Only now it takes part among hosts: that may
     /// change page tables, and page tables that the host does not know of would be left as they are.
     pub(super) fn has_all_clients(&self, object: &Object) {
+        if object.record().options.is_wired() {
+            return; // whoever waits for them may have its lock, and it has no cache
+        }
         let _one_at_a_time = lock(&object.making);
         let Some(cache) = object.cache() else { return };
         if object.record().options.is_shared()
@@ -144,7 +147,11 @@ impl Host {
             return false;
         }
         if record.options.pager != PagerKind::Anonymous {
-            self.forget_frames(object);
+            match record.options.is_wired() {
+                true if !present => self.is_in_no_arena(object.id),
+                true => {}
+                false => self.forget_frames(object),
+            }
             return false;
         }
         // A controlled one that nobody ever used has no frames yet, and loses nothing. That it has no book does not say so:
@@ -247,8 +254,8 @@ impl Host {
                 .ok_or_else(|| Error::new(ErrorKind::Protocol, "no frames came with the object"))?;
             self.reattach_frames(session, &object, own_frames(frames)?)?;
         }
-        let memory_missing =
-            object.record().options.pager == PagerKind::Anonymous && object.descriptor().is_none();
+        let memory_missing = object.is_with_clients() && object.descriptor().is_none();
+        self.check_may_bring(&object, memory_missing, frames.as_ref())?;
         if !object.is_controlled() && !memory_missing {
             self.check_had(session, &object, access, frames.as_ref())?;
         }

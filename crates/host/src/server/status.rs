@@ -96,7 +96,7 @@ pub fn who_pays(options: &CreateOptions) -> String {
     let group = GROUP.get_or_init(cgroup::own_group);
     if options.is_controlled() {
         format!("the client that faults a page in; the host ({group}) for pages it brings in ahead")
-    } else if options.pager == PagerKind::Anonymous && options.reserves() {
+    } else if options.is_wired() || options.pager == PagerKind::Anonymous && options.reserves() {
         format!("the host ({group}), which took all pages at creation")
     } else {
         "whoever touches a page first".into()

@@ -132,7 +132,8 @@ impl Host {
 
     /// An object lies in an arena. A host that died on the way to disk, or back, may have left more of it.
     pub(super) fn is_in_memory(&self, object: &Object) {
-        let counts = object.record().charged_bytes > 0;
+        let besides = self.counted_for_file(object);
+        let counts = object.record().charged_bytes != besides;
         let path = self.machine.path("spill", object.id);
         let removed = std::fs::remove_file(&path).or_else(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Ok(()),
@@ -146,12 +147,13 @@ impl Host {
     }
 
     /// What the object counts by itself.
-    fn charge(&self, object: &Object, bytes: u64) -> Result<()> {
+    pub(super) fn charge(&self, object: &Object, bytes: u64) -> Result<()> {
         let (size, uid) = {
             let record = object.record();
             (record.options.size_bytes, record.charged_uid)
         };
-        let charged = if self.machine.is_ordinary(uid) { bytes } else { 0 };
+        let besides = self.counted_for_file(object);
+        let charged = if self.machine.is_ordinary(uid) { besides + bytes } else { besides };
         let mut registry = lock(&self.registry);
         registry.check_size(object.id, charged)?;
         let record = registry.set_size(object.id, size, charged)?;

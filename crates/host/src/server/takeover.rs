@@ -112,12 +112,18 @@ impl Host {
         for record in records {
             let id = record.id;
             let kept = |part: &str| by_key.get(object_key(id, part).0.as_str()).and_then(|k| k.fd.clone());
-            let (descriptor, unusable) = match kept("descriptor") {
+            // The memory of a wired one is apart from its file.
+            let is_fetched = record.options.is_fetched();
+            let stored = kept(if is_fetched { "backing" } else { "descriptor" });
+            let had_descriptor = stored.is_some();
+            let (stored, unusable) = match stored {
                 Some(fd) => self.adopt_descriptor(&record, fd, &mounts),
                 None => self.reopen_descriptor(&record, &mounts),
             };
-            let had_descriptor = kept("descriptor").is_some();
+            let (descriptor, backing) =
+                if is_fetched { (kept("descriptor"), stored) } else { (stored, None) };
             let object = Object::new(record.clone(), descriptor, unusable + &self.why_not_whole(id));
+            object.set_backing(backing);
             self.hold_tables(&object);
             if !had_descriptor {
                 self.keep_object(&object);

@@ -7,7 +7,7 @@
 use super::Host;
 use super::object::Object;
 use commonhold_object::error::Doing;
-use commonhold_object::{ObjectId, PAGE_SIZE_BYTES, PagerKind, Result, pages_of};
+use commonhold_object::{ObjectId, PAGE_SIZE_BYTES, Result, pages_of};
 use commonhold_points as points;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -36,7 +36,7 @@ pub(super) fn start(host: &Arc<Host>) -> Result<()> {
 fn memory_of(object: &Object) -> Option<Arc<OwnedFd>> {
     match object.cache() {
         Some(cache) => Some(cache.frames.clone()),
-        None => object.descriptor().filter(|_| object.record().options.pager == PagerKind::Anonymous),
+        None => object.descriptor().filter(|_| object.is_with_clients()),
     }
 }
 

@@ -48,20 +48,27 @@ pub(super) fn gone() -> Error {
 
 impl Host {
     /// Gives a new object a place, which is zero. `NoSpace` and `Unsupported`: the machine has no huge pages for it.
-    pub(super) fn place_new(self: &Arc<Self>, record: &ObjectRecord) -> Result<Arc<OwnedFd>> {
+    /// `fill`: makes it something else.
+    pub(super) fn place_new(
+        self: &Arc<Self>,
+        record: &ObjectRecord,
+        fill: impl FnOnce(&OwnedFd, u64) -> Result<()>,
+    ) -> Result<Arc<OwnedFd>> {
         let class = Class::of(record).ok_or_else(gone)?;
         let (id, bytes) = (record.id, record.options.size_bytes);
         let place = self.find_place(id, bytes, &class)?;
+        // Whoever may write to the arena can take its pages away. That leaves nobody without an object.
+        let none = |error: Error| Error::new(ErrorKind::NoSpace, error.message);
         let ready = self.memory_at(place).and_then(|memory| {
             let length = pages_of(bytes) * PAGE_SIZE_BYTES;
             zero(&*memory, place.offset_bytes, length).doing("zeroing the object's place")?;
-            self.note_place(id, Some(place)).map(|()| memory)
+            Ok(memory)
         });
-        // Whoever may write to the arena can take its pages away. That leaves nobody without an object.
-        ready.map_err(|error| {
-            self.free_place(id);
-            Error::new(ErrorKind::NoSpace, error.message)
-        })
+        let ready = ready.map_err(none).and_then(|memory| {
+            fill(&memory, place.offset_bytes)?;
+            self.note_place(id, Some(place)).map(|()| memory).map_err(none)
+        });
+        ready.inspect_err(|_| self.free_place(id))
     }
 
     pub(super) fn memory_at(&self, place: Place) -> Result<Arc<OwnedFd>> {
@@ -176,7 +183,7 @@ impl Host {
         in_use
     }
 
-    fn place_path(&self, id: ObjectId) -> PathBuf {
+    pub(super) fn place_path(&self, id: ObjectId) -> PathBuf {
         self.machine.path("live", id).with_extension("wired")
     }
 
@@ -211,6 +218,14 @@ impl Host {
         for object in objects.iter().filter(|object| object.record().options.is_wired()) {
             let Ok(bytes) = std::fs::read(self.place_path(object.id)) else { continue }; // it has its own memory
             let noted = postcard::from_bytes::<Noted>(&bytes).ok(); // damaged: gone
+            let is_over = |noted: &Noted| {
+                let arena = noted.place.map(|place| place.arena);
+                noted.boot_id != self.machine.boot_id || arena.is_some_and(|id| self.object(id).is_err())
+            };
+            if object.record().options.is_fetched() && noted.as_ref().is_some_and(is_over) {
+                self.is_in_memory(object); // as its pager has it: it is fetched when it is opened
+                continue;
+            }
             let noted = noted.filter(|noted| noted.boot_id == self.machine.boot_id).ok_or_else(gone);
             if let Err(error) = noted.and_then(|noted| self.adopt_place(object, noted.place)) {
                 object.set_unusable(error.message);
@@ -277,6 +292,8 @@ impl Host {
     pub(super) fn settle_place(self: &Arc<Self>, object: &Object) -> Result<()> {
         if lock(&self.wired).is_on_disk(object.id) {
             self.swap_in(object)?;
+        } else {
+            self.fetch_if_missing(object)?;
         }
         let Some(place) = self.place_in_arena(object.id) else { return Ok(()) };
         lock(&self.wired).is_opened(object.id);
@@ -330,7 +347,7 @@ impl Host {
     }
 
     /// Waits until somebody has brought the arena back.
-    fn wait_for_arena(&self, place: Place) -> Result<()> {
+    pub(super) fn wait_for_arena(&self, place: Place) -> Result<()> {
         if self.memory_at(place).is_err() {
             let neighbours = lock(&self.wired).objects_in(place.arena);
             // Whoever has one of them open brings the arena back.
