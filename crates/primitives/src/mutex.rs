@@ -29,6 +29,18 @@ pub(crate) fn member(word: u64) -> u32 {
 }
 
 impl Mutex {
+    /// Takes it if it is free and nothing is to be said of it; gives whether it did.
+    #[inline]
+    pub fn lock_free(self, memory: &impl Memory, who: Who) -> bool {
+        memory.exchange(self.0, 0, word(who)).is_ok()
+    }
+
+    /// Lets it go if this thread has it and nobody sleeps for it; gives whether it did.
+    #[inline]
+    pub fn unlock_unwanted(self, memory: &impl Memory, who: Who) -> bool {
+        memory.exchange(self.0, word(who), 0).is_ok()
+    }
+
     /// Takes it for a thread; gives whether its last owner died with it.
     #[inline]
     pub fn lock(self, memory: &impl Memory, who: Who, wait: Wait) -> Result<bool, Refused> {

@@ -164,13 +164,11 @@ kind!(ch_sem, Semaphore, ch_sem_open, ch_sem_at, ch_sem_close, (value));
 kind!(ch_barrier, Barrier, ch_barrier_open, ch_barrier_at, ch_barrier_close, (parties));
 
 calls!(ch_mutex:
-    ch_mutex_lock() |mutex| mutex.acquire_marked(Until::Deadline(None)).and_then(owner_died);
     ch_mutex_trylock() |mutex| mutex.acquire_marked(Until::Now).map_err(busy).and_then(owner_died);
     ch_mutex_timedlock(timeout_ms: c_int) |mutex| {
         let died = mutex.acquire_marked(until(timeout_ms));
         died.map_err(|error| if timeout_ms == 0 { busy(error) } else { error }).and_then(owner_died)
     };
-    ch_mutex_unlock() |mutex| mutex.release();
     ch_mutex_consistent() |mutex| mutex.consistent();
 );
 
@@ -205,6 +203,38 @@ calls!(ch_cond:
 calls!(ch_barrier:
     ch_barrier_abort() |barrier| { barrier.abort(); Ok(()) };
 );
+
+/// See the header. What costs more than the lock itself (a handler of panics, a change of the thread's cancellation) is for
+/// those alone who have to wait, or are told something.
+///
+/// # Safety
+/// `handle` is null, or was not closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_mutex_lock(handle: *const ch_mutex) -> c_int {
+    // SAFETY: the caller's promise.
+    let mutex = unsafe { handle.as_ref() };
+    if mutex.is_some_and(|mutex| mutex.0.lock_free()) {
+        return 0;
+    }
+    number_of(|| {
+        let mutex = mutex.ok_or_else(|| null("the handle"))?;
+        mutex.0.acquire_marked(Until::Deadline(None)).and_then(owner_died)
+    })
+}
+
+/// See the header; as `ch_mutex_lock`.
+///
+/// # Safety
+/// `handle` is null, or was not closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_mutex_unlock(handle: *const ch_mutex) -> c_int {
+    // SAFETY: the caller's promise.
+    let mutex = unsafe { handle.as_ref() };
+    if mutex.is_some_and(|mutex| mutex.0.unlock_unwanted()) {
+        return 0;
+    }
+    number_of(|| mutex.ok_or_else(|| null("the handle"))?.0.release())
+}
 
 /// See the header.
 ///

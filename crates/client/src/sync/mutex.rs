@@ -129,6 +129,18 @@ impl Mutex {
         self.raw().unlock(&self.place.inner.memory, who).map_err(|refused| self.explain(refused))
     }
 
+    /// Takes it if no more than that is to be done: nothing in it fails, panics or waits.
+    #[inline]
+    pub(crate) fn lock_free(&self) -> bool {
+        self.place.who_is_known().is_some_and(|who| self.raw().lock_free(&self.place.inner.memory, who))
+    }
+
+    /// Lets it go if no more than that is to be done.
+    #[inline]
+    pub(crate) fn unlock_unwanted(&self) -> bool {
+        self.place.who_is_known().is_some_and(|who| self.raw().unlock_unwanted(&self.place.inner.memory, who))
+    }
+
     #[inline]
     pub(super) fn raw(&self) -> commonhold_primitives::Mutex {
         commonhold_primitives::Mutex(self.place.at)

@@ -154,13 +154,17 @@ impl Place {
     /// This thread, as the host knows it.
     #[inline]
     pub(crate) fn who(&self) -> Result<Who> {
-        let known = self.inner.member.load(Ordering::Relaxed);
-        let thread = thread();
-        if (known >> 32) as u32 == forks() {
-            Ok(Who { member: known as u32, thread })
-        } else {
-            self.after_fork(thread)
+        match self.who_is_known() {
+            Some(who) => Ok(who),
+            None => self.after_fork(thread()),
         }
+    }
+
+    /// The same, unless the process was forked since.
+    #[inline]
+    pub(crate) fn who_is_known(&self) -> Option<Who> {
+        let known = self.inner.member.load(Ordering::Relaxed);
+        ((known >> 32) as u32 == forks()).then(|| Who { member: known as u32, thread: thread() })
     }
 
     /// A fork child opens it for itself, so that the host frees what it had when it ends.

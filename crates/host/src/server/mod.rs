@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `control` | the control thread: connections, messages, deaths |
 //! | `dispatch` | one request to one call |
-//! | `names` | open, close, stat, list, remove, rename, mode, owner, revert |
+//! | `opening` | open and close |
+//! | `names` | stat, list, remove, rename, mode, owner, revert |
 //! | `create`, `backing`, `resize` | an object's making, its file, its size |
 //! | `caches` | the frames of controlled objects, made or adopted |
 //! | `mappings`, `direct` | map, unmap, sync, lock, incore; who maps direct objects |
@@ -52,6 +53,7 @@ mod nameless;
 mod names;
 pub mod object;
 mod offers;
+mod opening;
 mod repairs;
 mod resize;
 mod returning;
