@@ -163,13 +163,9 @@ impl Barrier {
         }
     }
 
-    /// Forgets processes that are none of the living. `ended`: they are missing, for they did not
-    /// leave by themselves.
-    pub(crate) fn free_of_the_dead(self, memory: &impl Memory, lives: &impl Fn(u32) -> bool, ended: bool) {
-        let gone = Members(self.at).free_of_the_dead(memory, lives);
-        if gone > 0 && ended {
-            memory.add(self.at + ENDED, u64::from(gone));
-            self.abort(memory);
-        }
+    /// A process ended that was there before, and did not leave by itself.
+    pub(crate) fn misses_one(self, memory: &impl Memory) {
+        memory.add(self.at + ENDED, 1);
+        self.abort(memory);
     }
 }

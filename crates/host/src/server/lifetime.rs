@@ -88,7 +88,7 @@ impl Host {
             match self.object(*id) {
                 Ok(object) => {
                     self.is_open_no_more(session, &object);
-                    self.free_locks(&object, true);
+                    self.free_locks(&object, None);
                 }
                 // It is lost. Nobody is to wait for who had it.
                 Err(_) => self.take_in(Moves::Closed { session: session.id, object: *id }),
