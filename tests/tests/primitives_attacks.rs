@@ -92,7 +92,8 @@ fn what_has_no_pages_gets_none_from_the_host() {
     let host = TestHost::start();
     let mut raw = Raw::connect(&host);
     // As large as locks become; larger, which is none of them and would be looked through for hours.
-    let kinds = [("/m", "sync:mutex", 4 << 20), ("/l", "sync:rwlock", 32 << 20), ("/o", "sync:mutex", 1 << 40)];
+    let kinds =
+        [("/m", "sync:mutex", 4 << 20), ("/l", "sync:rwlock", 32 << 20), ("/o", "sync:mutex", 1 << 40)];
     for (path, tag, bytes) in kinds {
         let (id, memory) = make(&mut raw, path, tag, bytes);
         write(&memory, 1 << 20, 9 << 32 | 1);
@@ -174,7 +175,9 @@ fn closes_and_opens_in_tight_loops_free_nothing_of_who_has_it() {
         dead.all("by-name open m mutex /m\nby-name open l rwlock /l\nby-name read l 0");
         others.all("by-name open m mutex /m\nby-name open l rwlock /l\nby-name read l -");
         dead.kill();
-        others.all("by-name end l\nby-name close m\nby-name close l\nby-name open l rwlock /l\nby-name read l -");
+        others.all(
+            "by-name end l\nby-name close m\nby-name close l\nby-name open l rwlock /l\nby-name read l -",
+        );
         a.answer().expect("it worked");
         b.answer().expect("it worked");
         a.refused("by-name write l 0", "TimedOut");

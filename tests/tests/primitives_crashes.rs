@@ -67,12 +67,9 @@ fn each_connection_of_a_process_brings_what_is_its_own() {
     hello(&mut second);
     returns(&mut second, sessions[1]);
     returns(&mut second, sessions[1]);
-    // The other process is back, too, and one that is new ends: its locks are looked for.
-    other.refused("by-name lock m 20", "TimedOut");
-    let dead = host.worker();
-    dead.ok("by-name open m mutex /m");
-    dead.kill();
-    other.refused("by-name lock m 200", "TimedOut");
+    // The other process is back, too, so that all are who are not of this one.
+    until("it is back", || host.log().contains("brought object").then_some(()));
+    other.refused("by-name lock m 300", "TimedOut");
     assert_eq!(owned(&memory), mine, "who lives keeps what it has");
     let mut first = Raw::connect(&host);
     hello(&mut first);

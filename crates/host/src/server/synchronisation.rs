@@ -64,7 +64,13 @@ impl Host {
         }
     }
 
-    fn free_in(&self, object: &Object, kind: Kind, memory: &OwnedFd, left: Option<&Session>) -> io::Result<()> {
+    fn free_in(
+        &self,
+        object: &Object,
+        kind: Kind,
+        memory: &OwnedFd,
+        left: Option<&Session>,
+    ) -> io::Result<()> {
         let bytes = object.record().options.size_bytes as usize;
         // As a host of an earlier version made it, it could become shorter while it is looked at.
         if bytes == 0 || !rustix::fs::fcntl_get_seals(memory)?.contains(SealFlags::SHRINK) {
