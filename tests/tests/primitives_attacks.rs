@@ -163,6 +163,70 @@ fn a_fork_child_that_closes_or_ends_frees_nothing_of_its_parents() {
 }
 
 #[test]
+fn threads_that_fork_while_others_lock_have_children_that_lock() {
+    let host = TestHost::start();
+    let (a, b) = (host.worker(), host.worker());
+    a.all("by-name create m mutex /m\ncreate o /sum size=4096\nmap s o rw shared 0 0");
+    b.all("by-name open m mutex /m\nopen o /sum rw\nmap s o rw shared 0 0");
+    b.send("threads 2 by-name work m s 3000");
+    a.ok("threads 4 do by-name work m s 200 then forks by-name work m s 100 then by-name work m s 200");
+    b.answer().expect("it worked");
+    assert_eq!(a.ok("sum s 0 1"), (2 * 3000 + 4 * 500).to_string());
+    // Children that are killed while they have it, and a parent that goes on.
+    for _ in 0..20 {
+        let child: u32 = a.ok("orphan 0 do by-name lock m - then pause 60000").parse().expect("a process");
+        until("it has it", || {
+            b.ask("by-name lock m 0").err().map_or_else(
+                || {
+                    b.ok("by-name unlock m");
+                    None
+                },
+                |refused| (refused.kind == "TimedOut").then_some(()),
+            )
+        });
+        commonhold_tests::host::kill(child);
+        assert_eq!(b.ok("by-name mend m -"), "true");
+        b.ok("by-name unlock m");
+    }
+}
+
+#[test]
+fn hosts_and_keepers_die_again_and_again_beside_owners_that_die() {
+    let host = TestHost::start();
+    let (a, b) = (host.worker(), host.worker());
+    a.all("by-name create m mutex /m count=2\nby-name at m 1 as=n\ncreate o /sum size=4096\nmap s o rw shared 0 0");
+    b.all("by-name open m mutex /m\nby-name at m 1 as=n\nopen o /sum rw\nmap s o rw shared 0 0");
+    for round in 0..6 {
+        let dead = host.worker();
+        dead.all("by-name open m mutex /m\nby-name at m 1 as=n\nby-name lock n 0");
+        [&a, &b].iter().for_each(|worker| worker.send("by-name work m s 5000"));
+        let before = host.status().host_pid;
+        let kill = std::thread::spawn(move || dead.kill());
+        match round % 3 {
+            0 => host.kill_host(),
+            1 => {
+                let keeper = host.status().keeper_pid;
+                host.kill_keeper();
+                let other = || Some(host.status().keeper_pid).filter(|now| ![0, keeper].contains(now));
+                until("there is another keeper", other);
+            }
+            _ => host.kill_both(),
+        }
+        kill.join().expect("it is killed");
+        match round % 3 {
+            0 => drop(host.wait_for_other_host(before)),
+            1 => {}
+            _ => host.start_again().expect("another host"),
+        }
+        a.answer().expect("it worked");
+        b.answer().expect("it worked");
+        assert_eq!(b.ok("by-name mend n -"), "true");
+        b.ok("by-name unlock n");
+    }
+    assert_eq!(a.ok("sum s 0 1"), (6 * 2 * 5000).to_string());
+}
+
+#[test]
 fn closes_and_opens_in_tight_loops_free_nothing_of_who_has_it() {
     let host = TestHost::start();
     let (a, b) = (host.worker(), host.worker());

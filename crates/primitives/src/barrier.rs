@@ -163,9 +163,9 @@ impl Barrier {
         }
     }
 
-    /// A process ended that was there before, and did not leave by itself.
-    pub(crate) fn misses_one(self, memory: &impl Memory) {
-        memory.add(self.at + ENDED, 1);
+    /// So many processes ended that were there before, and did not leave by themselves.
+    pub(crate) fn misses(self, memory: &impl Memory, ended: u64) {
+        memory.add(self.at + ENDED, ended);
         self.abort(memory);
     }
 }

@@ -54,9 +54,11 @@ pub fn free_of_the_dead(
             continue;
         }
         known = living();
-        for word in named.drain(..).filter(|word| !known.contains(&word.member)) {
-            free(memory, kind, &word, left);
+        named.retain(|word| !known.contains(&word.member));
+        for of_one in named.chunk_by(|a, b| a.primitive == b.primitive) {
+            free(memory, kind, of_one, left);
         }
+        named.clear();
     }
 }
 
@@ -79,22 +81,28 @@ fn name(memory: &impl Memory, kind: Kind, primitive: usize, mut each: impl FnMut
     }
 }
 
-fn free(memory: &impl Memory, kind: Kind, named: &Named, left: Option<u32>) {
-    let Named { primitive, at, word, member } = *named;
+/// Frees one primitive of what these words name.
+fn free(memory: &impl Memory, kind: Kind, named: &[Named], left: Option<u32>) {
+    let Some(&Named { primitive, .. }) = named.first() else { return };
+    let forget = |word: &Named| memory.exchange(word.at, word.word, 0).is_ok();
     match kind {
-        Kind::Mutex => Mutex(at).free_of(memory, word, 1),
-        Kind::RwLock if at == primitive => Mutex(at).free_of(memory, word, u32::MAX),
+        Kind::Mutex => named.iter().for_each(|word| Mutex(primitive).free_of(memory, word.word, 1)),
         Kind::RwLock => {
-            if memory.exchange(at, word, 0).is_ok() {
-                RwLock(primitive).has_a_reader_less(memory);
+            let (writer, readers): (Vec<&Named>, Vec<&Named>) =
+                named.iter().partition(|word| word.at == primitive);
+            writer.iter().for_each(|word| Mutex(primitive).free_of(memory, word.word, u32::MAX));
+            if readers.into_iter().filter(|word| forget(word)).count() > 0 {
+                RwLock(primitive).has_fewer_readers(memory);
             }
         }
-        // Another one's end is for whoever hears of that: here it would be missed by nobody.
-        Kind::Barrier { .. } if left.is_some_and(|left| left != member) => {}
         Kind::Barrier { parties } => {
-            if memory.exchange(at, word, 0).is_ok() && left.is_none() {
-                Barrier { at: primitive, parties }.misses_one(memory);
+            // Another one's end is for whoever hears of that: here it would be missed by nobody.
+            let is_for_us = |word: &&Named| left.is_none_or(|left| left == word.member);
+            if left.is_none() {
+                // Said before they are forgotten: if the host dies in between, the next one says it again.
+                Barrier { at: primitive, parties }.misses(memory, named.len() as u64);
             }
+            named.iter().filter(is_for_us).for_each(|word| _ = forget(word));
         }
         Kind::Condition | Kind::Semaphore { .. } | Kind::Counter => {}
     }

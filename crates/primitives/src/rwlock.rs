@@ -94,8 +94,8 @@ impl RwLock {
         self.writer().mend(memory, who)
     }
 
-    /// A process that read ended: its share is out of the table.
-    pub(crate) fn has_a_reader_less(self, memory: &impl Memory) {
+    /// Processes that read ended: their share is out of the table.
+    pub(crate) fn has_fewer_readers(self, memory: &impl Memory) {
         self.open_gate(memory);
     }
 }

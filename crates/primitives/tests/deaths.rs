@@ -93,6 +93,7 @@ impl Memory for Shared {
 }
 
 const DEAD: Who = Who { member: 9, thread: 1 };
+const LONG: Duration = Duration::from_secs(60);
 const ALIVE: Who = Who { member: 1, thread: 1 };
 
 impl Shared {
@@ -261,6 +262,34 @@ fn who_leaves_a_barrier_does_not_hide_anothers_end() {
 }
 
 #[test]
+fn a_host_may_die_while_it_frees_and_the_next_one_goes_on() {
+    let kinds = [Kind::Mutex, Kind::RwLock, Kind::Barrier { parties: 4 }];
+    for (kind, steps) in kinds.into_iter().flat_map(|kind| (0..200).map(move |steps| (kind, steps))) {
+        let memory = Shared::new();
+        let lock = RwLock(0);
+        match kind {
+            Kind::Mutex => assert_eq!(Mutex(0).lock(&memory, DEAD, Wait::No), Ok(false)),
+            Kind::RwLock => lock.read(&memory, DEAD, Wait::No).unwrap(),
+            _ => {
+                let late = Barrier { at: 0, parties: 4 }.wait(&memory, DEAD.member, memory.soon(), LONG);
+                assert_eq!(late, Err(Refused::TimedOut));
+                memory.words.borrow_mut()[0] += 1 << 32; // one has arrived, and waits
+            }
+        }
+        memory.is_killed(steps, || memory.free(kind));
+        memory.free(kind);
+        match kind {
+            Kind::Mutex => assert_eq!(Mutex(0).lock(&memory, ALIVE, Wait::No), Ok(true)),
+            Kind::RwLock => assert_eq!(lock.write(&memory, ALIVE, Wait::No), Ok(false)),
+            _ => {
+                assert_eq!(memory.load(0), 1 << 56 | 1, "the round was broken, and none after it");
+                assert!(memory.load(8) > 0, "somebody is missing");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_changed_since_it_was_asked_who_lives_is_left() {
     // The process comes back, and has it again, just after it was asked whether it had it open.
     let memory = Shared::new();
@@ -334,7 +363,7 @@ fn who_is_woken_too_late_leaves_word_of_those_who_sleep_on() {
 fn each_of_many_is_freed_and_it_is_asked_once_for_each_part() {
     let words = RefCell::new(vec![0; 8 * 5000]);
     let memory = Shared { words, steps_left: Cell::new(u64::MAX), now: Cell::new(Instant::now()) };
-    (0..5000).for_each(|index| drop(Mutex(64 * index).lock(&memory, DEAD, Wait::No).unwrap()));
+    (0..5000).for_each(|index| assert_eq!(Mutex(64 * index).lock(&memory, DEAD, Wait::No), Ok(false)));
     let mut asked = 0;
     let living = || {
         asked += 1;
