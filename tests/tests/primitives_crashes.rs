@@ -142,3 +142,60 @@ fn locks_go_on_while_hosts_are_replaced() {
     }
     assert_eq!(a.ok("sum s 0 1"), (2 * 2 * 20_000).to_string());
 }
+
+#[test]
+fn hosts_and_keepers_die_again_and_again_beside_owners_that_die() {
+    let host = TestHost::start();
+    let (a, b) = (host.worker(), host.worker());
+    a.all("by-name create m mutex /m count=2\nby-name at m 1 as=n\ncreate o /sum size=4096\nmap s o rw shared 0 0");
+    b.all("by-name open m mutex /m\nby-name at m 1 as=n\nopen o /sum rw\nmap s o rw shared 0 0");
+    for round in 0..6 {
+        let dead = host.worker();
+        dead.all("by-name open m mutex /m\nby-name at m 1 as=n\nby-name lock n 0");
+        [&a, &b].iter().for_each(|worker| worker.send("by-name work m s 5000"));
+        let before = host.status().host_pid;
+        let kill = std::thread::spawn(move || dead.kill());
+        match round % 3 {
+            0 => host.kill_host(),
+            1 => {
+                let keeper = host.status().keeper_pid;
+                host.kill_keeper();
+                let other = || Some(host.status().keeper_pid).filter(|now| ![0, keeper].contains(now));
+                until("there is another keeper", other);
+            }
+            _ => host.kill_both(),
+        }
+        kill.join().expect("it is killed");
+        match round % 3 {
+            0 => drop(host.wait_for_other_host(before)),
+            1 => {}
+            _ => host.start_again().expect("another host"),
+        }
+        a.answer().expect("it worked");
+        b.answer().expect("it worked");
+        assert_eq!(b.ok("by-name mend n -"), "true");
+        b.ok("by-name unlock n");
+    }
+    assert_eq!(a.ok("sum s 0 1"), (6 * 2 * 5000).to_string());
+}
+
+#[test]
+fn who_connects_anew_while_it_has_a_lock_has_it_still() {
+    let host = TestHost::start();
+    let mut first = Raw::connect(&host);
+    let former = hello(&mut first);
+    let (id, memory) = make(&mut first, "/m");
+    let mine = member(&mut first) << 32 | 1;
+    write(&memory, 0, mine);
+    write(&memory, 64, 77 << 32 | 1);
+    drop(first);
+    let mut again = Raw::connect(&host);
+    hello(&mut again);
+    returns(&mut again, former);
+    let back = Request::Reattach { object: id, access: Access::ReadWrite };
+    again.ask(&back, &[memory.as_fd()]).expect("an answer").expect("it is the memory");
+    returns(&mut again, former);
+    // The session before is over by now, and what nobody has was looked for.
+    assert_eq!([read(&memory, 0), read(&memory, 64)], [mine, DIED]);
+    assert_eq!(member(&mut again) << 32 | 1, mine, "the same process has the same number");
+}

@@ -6,7 +6,7 @@
 use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
-use commonhold_object::{CreateOptions, Error, ErrorKind, ObjectId, PagerKind, Result, Translation};
+use commonhold_object::{Access, CreateOptions, Error, ErrorKind, ObjectId, PagerKind, Result, Translation};
 use commonhold_primitives::{Kind, Mapped, free_of_the_dead};
 use commonhold_sys::frames;
 use commonhold_sys::memory::FileWindow;
@@ -44,7 +44,8 @@ impl Host {
 
     /// Whether a session may have locks: it lasts as long as its process then, also without a connection.
     pub(super) fn has_locks(&self, session: &Session) -> bool {
-        let opened: Vec<ObjectId> = lock(&session.opened).keys().copied().collect();
+        let writes = |(id, access): (&ObjectId, &Access)| access.writes().then_some(*id);
+        let opened: Vec<ObjectId> = lock(&session.opened).iter().filter_map(writes).collect();
         opened.into_iter().any(|id| self.object(id).is_ok_and(|object| object.synchronises()))
     }
 
