@@ -82,6 +82,11 @@ impl Kind {
         }
     }
 
+    /// Bytes of the largest object of them.
+    pub const fn most_bytes(self) -> u64 {
+        MOST * self.bytes() as u64
+    }
+
     /// Its name.
     pub const fn word(self) -> &'static str {
         match self {

@@ -78,17 +78,4 @@ impl Members {
             }
         }
     }
-
-    /// Takes those out who are none of the living; gives how many.
-    pub(crate) fn free_of_the_dead(self, memory: &impl Memory, lives: &impl Fn(u32) -> bool) -> u32 {
-        let mut gone = 0;
-        for at in self.places() {
-            let seen = memory.load(at);
-            // Only a living process changes its own word, or one whose number is 0.
-            if seen != 0 && !lives(member(seen)) && memory.exchange(at, seen, 0).is_ok() {
-                gone += 1;
-            }
-        }
-        gone
-    }
 }

@@ -72,14 +72,16 @@ impl Mutex {
                 seen = memory.load(self.0);
                 continue;
             }
-            let nap = wait.nap(memory)?;
+            let nap = wait.nap(memory);
+            // Whoever slept and gives up may have been woken in the place of another, which sleeps on.
             if seen & SLEEPERS == 0
+                && (nap.is_ok() || sleepers != 0)
                 && let Err(now) = memory.exchange(self.0, seen, seen | SLEEPERS)
             {
                 seen = now;
                 continue;
             }
-            memory.sleep(self.0, (seen | SLEEPERS) as u32, nap);
+            memory.sleep(self.0, (seen | SLEEPERS) as u32, nap?);
             sleepers = SLEEPERS;
             seen = memory.load(self.0);
         }
@@ -142,24 +144,16 @@ impl Mutex {
         memory.load(self.0) & DIED != 0
     }
 
-    /// Frees it if its owner's process is none of the living; gives whether it was.
-    pub(crate) fn free_of_the_dead(
-        self,
-        memory: &impl Memory,
-        lives: &impl Fn(u32) -> bool,
-        wakes: u32,
-    ) -> bool {
-        let mut seen = memory.load(self.0);
-        loop {
-            if seen & OWNER == 0 || lives(member(seen)) {
-                return false;
+    /// Frees it of an owner whose process is none of the living, unless the word is another's by now.
+    pub(crate) fn free_of(self, memory: &impl Memory, owned: u64, wakes: u32) {
+        let mut seen = owned;
+        while let Err(now) = memory.exchange(self.0, seen, DIED) {
+            // Somebody else may have said meanwhile that he sleeps: once.
+            if seen & SLEEPERS != 0 || now != seen | SLEEPERS {
+                return;
             }
-            match memory.exchange(self.0, seen, DIED) {
-                Ok(()) => break,
-                Err(now) => seen = now,
-            }
+            seen = now;
         }
         memory.wake(self.0, wakes);
-        true
     }
 }

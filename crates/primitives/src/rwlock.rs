@@ -94,11 +94,8 @@ impl RwLock {
         self.writer().mend(memory, who)
     }
 
-    /// Frees it of processes that are none of the living.
-    pub(crate) fn free_of_the_dead(self, memory: &impl Memory, lives: &impl Fn(u32) -> bool) {
-        self.writer().free_of_the_dead(memory, lives, u32::MAX);
-        if Members(self.0).free_of_the_dead(memory, lives) > 0 {
-            self.open_gate(memory);
-        }
+    /// Processes that read ended: their share is out of the table.
+    pub(crate) fn has_fewer_readers(self, memory: &impl Memory) {
+        self.open_gate(memory);
     }
 }

@@ -6,6 +6,7 @@ use commonhold_primitives::{
     free_of_the_dead,
 };
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
@@ -46,7 +47,7 @@ impl Shared {
     }
 
     fn free(&self, kind: Kind) {
-        free_of_the_dead(self, 2 * kind.bytes(), kind, |member| member != DEAD.member, true);
+        free_of_the_dead(self, 0..2 * kind.bytes(), kind, || (1..DEAD.member).collect(), None);
     }
 }
 
@@ -92,6 +93,7 @@ impl Memory for Shared {
 }
 
 const DEAD: Who = Who { member: 9, thread: 1 };
+const LONG: Duration = Duration::from_secs(60);
 const ALIVE: Who = Who { member: 1, thread: 1 };
 
 impl Shared {
@@ -237,6 +239,139 @@ fn a_barrier_is_broken_for_those_who_wait() {
         assert!(barrier.wait(memory, 2, Wait::No, patience).unwrap().is_last);
         assert_eq!(memory.load(8), memory.load(16));
     });
+}
+
+#[test]
+fn who_leaves_a_barrier_does_not_hide_anothers_end() {
+    let kind = Kind::Barrier { parties: 4 };
+    let (memory, barrier) = (Shared::new(), Barrier { at: 0, parties: 4 });
+    let patience = Duration::from_secs(60);
+    for member in [1, 2, DEAD.member] {
+        let late = barrier.wait(&memory, member, memory.soon(), patience);
+        assert_eq!(late, Err(Refused::TimedOut));
+    }
+    memory.words.borrow_mut()[0] += 1 << 32; // one has arrived, and waits
+    let frees = |living: &[u32], left| {
+        free_of_the_dead(&memory, 0..kind.bytes(), kind, || living.iter().copied().collect(), left);
+    };
+    // One closes it when the other has died, and the host has not come to that yet.
+    frees(&[1], Some(2));
+    assert_eq!((memory.load(0) as u32, memory.load(8)), (0, 0), "who left is not missed");
+    frees(&[1], None);
+    assert_eq!((memory.load(0) as u32, memory.load(8)), (1, 1), "who died is");
+}
+
+#[test]
+fn a_host_may_die_while_it_frees_and_the_next_one_goes_on() {
+    let kinds = [Kind::Mutex, Kind::RwLock, Kind::Barrier { parties: 4 }];
+    for (kind, steps) in kinds.into_iter().flat_map(|kind| (0..200).map(move |steps| (kind, steps))) {
+        let memory = Shared::new();
+        let lock = RwLock(0);
+        match kind {
+            Kind::Mutex => assert_eq!(Mutex(0).lock(&memory, DEAD, Wait::No), Ok(false)),
+            Kind::RwLock => lock.read(&memory, DEAD, Wait::No).unwrap(),
+            _ => {
+                let late = Barrier { at: 0, parties: 4 }.wait(&memory, DEAD.member, memory.soon(), LONG);
+                assert_eq!(late, Err(Refused::TimedOut));
+                memory.words.borrow_mut()[0] += 1 << 32; // one has arrived, and waits
+            }
+        }
+        memory.is_killed(steps, || memory.free(kind));
+        memory.free(kind);
+        match kind {
+            Kind::Mutex => assert_eq!(Mutex(0).lock(&memory, ALIVE, Wait::No), Ok(true)),
+            Kind::RwLock => assert_eq!(lock.write(&memory, ALIVE, Wait::No), Ok(false)),
+            _ => {
+                assert_eq!(memory.load(0), 1 << 56 | 1, "the round was broken, and none after it");
+                assert!(memory.load(8) > 0, "somebody is missing");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_changed_since_it_was_asked_who_lives_is_left() {
+    // The process comes back, and has it again, just after it was asked whether it had it open.
+    let memory = Shared::new();
+    Mutex(0).lock(&memory, DEAD, Wait::No).unwrap();
+    free_of_the_dead(&memory, 0..64, Kind::Mutex, || (1..9).collect(), None);
+    assert!(Mutex(0).is_damaged(&memory));
+    let again = |kind, job: &dyn Fn()| {
+        let living = || {
+            job();
+            (1..9).collect()
+        };
+        free_of_the_dead(&memory, 0..Kind::RwLock.bytes(), kind, living, None);
+    };
+    let lock = RwLock(0);
+    memory.words.borrow_mut().fill(0);
+    lock.read(&memory, DEAD, Wait::No).unwrap();
+    lock.end_read(&memory, DEAD).unwrap();
+    again(Kind::RwLock, &|| lock.read(&memory, DEAD, Wait::No).unwrap());
+    assert_eq!(lock.write(&memory, ALIVE, memory.soon()), Err(Refused::TimedOut), "it reads");
+    // Who says that it sleeps keeps nobody from being freed.
+    memory.words.borrow_mut().fill(0);
+    Mutex(0).lock(&memory, DEAD, Wait::No).unwrap();
+    again(Kind::Mutex, &|| {
+        assert_eq!(Mutex(0).lock(&memory, ALIVE, memory.soon()), Err(Refused::TimedOut));
+    });
+    assert_eq!(Mutex(0).lock(&memory, ALIVE, Wait::No), Ok(true));
+}
+
+/// Memory in which another thread takes the mutex from under who was woken for it, too late.
+struct Barged(Shared);
+
+impl Memory for Barged {
+    const SPINS: u32 = 0;
+
+    fn load(&self, at: usize) -> u64 {
+        self.0.load(at)
+    }
+
+    fn exchange(&self, at: usize, old: u64, new: u64) -> Result<(), u64> {
+        self.0.exchange(at, old, new)
+    }
+
+    fn add(&self, at: usize, more: u64) -> u64 {
+        self.0.add(at, more)
+    }
+
+    fn sleep(&self, at: usize, value: u32, at_most: Duration) {
+        self.0.sleep(at, value, at_most);
+        self.0.words.borrow_mut()[at / 8] = 5 << 32 | 1;
+    }
+
+    fn wake(&self, at: usize, most: u32) -> u32 {
+        self.0.wake(at, most)
+    }
+
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+}
+
+#[test]
+fn who_is_woken_too_late_leaves_word_of_those_who_sleep_on() {
+    let memory = Barged(Shared::new());
+    Mutex(0).lock(&memory, Who { member: 4, thread: 1 }, Wait::No).unwrap();
+    let soon = Wait::Until(memory.now() + Duration::from_millis(10));
+    assert_eq!(Mutex(0).lock(&memory, ALIVE, soon), Err(Refused::TimedOut));
+    assert_eq!(memory.load(0), 5 << 32 | 1 << 31 | 1, "its owner wakes the next");
+}
+
+#[test]
+fn each_of_many_is_freed_and_it_is_asked_once_for_each_part() {
+    let words = RefCell::new(vec![0; 8 * 5000]);
+    let memory = Shared { words, steps_left: Cell::new(u64::MAX), now: Cell::new(Instant::now()) };
+    (0..5000).for_each(|index| assert_eq!(Mutex(64 * index).lock(&memory, DEAD, Wait::No), Ok(false)));
+    let mut asked = 0;
+    let living = || {
+        asked += 1;
+        HashSet::new()
+    };
+    free_of_the_dead(&memory, 0..64 * 5000, Kind::Mutex, living, None);
+    assert!((0..5000).all(|index| memory.load(64 * index) == 1 << 30));
+    assert!(asked <= 5);
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn a_dead_owners_mutex_goes_to_who_sleeps_for_it() {
         let memory = Local::new();
         Mutex(0).lock(&memory, who(9), Wait::No).unwrap();
         let host = memory.clone();
-        let frees = move || free_of_the_dead(&host, 64, Kind::Mutex, |member| member < 9, true);
+        let frees = move || free_of_the_dead(&host, 0..64, Kind::Mutex, || (1..9).collect(), None);
         beside(vec![Box::new(frees)], || {
             assert_eq!(Mutex(0).lock(&memory, who(1), Wait::Forever), Ok(true));
             Mutex(0).mend(&memory, who(1)).unwrap();
@@ -224,7 +224,7 @@ fn a_writer_gets_what_a_dead_reader_had() {
         lock.read(&memory, who(9), Wait::No).unwrap();
         let host = memory.clone();
         let frees =
-            move || free_of_the_dead(&host, Kind::RwLock.bytes(), Kind::RwLock, |member| member < 9, true);
+            move || free_of_the_dead(&host, 0..Kind::RwLock.bytes(), Kind::RwLock, || (1..9).collect(), None);
         beside(vec![Box::new(frees)], || {
             assert_eq!(lock.write(&memory, who(1), Wait::Forever), Ok(false));
             lock.end_write(&memory, who(1)).unwrap();

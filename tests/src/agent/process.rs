@@ -155,7 +155,13 @@ unsafe impl Sync for AgentPointer {}
 
 impl AgentPointer {
     fn perform(&self, words: &[&str]) -> Done {
-        let reads = READING.contains(&words[0]) || words.starts_with(&["by-name", "work"]);
+        let works = |line: &[&str]| {
+            let line = line.strip_prefix(&["forks"]).unwrap_or(line);
+            line.starts_with(&["by-name", "work"])
+        };
+        let all_work =
+            words.strip_prefix(&["do"]).is_some_and(|all| all.split(|word| *word == "then").all(works));
+        let reads = READING.contains(&words[0]) || works(words) || all_work;
         assert!(reads, "{words:?} would change what other threads read");
         // SAFETY: see above; the agent outlives the scope of the threads.
         unsafe { &mut *self.0 }.perform(words)

@@ -331,12 +331,9 @@ impl Control {
         let _ = epoll::delete(&self.epoll, &*session.socket);
         // Whoever lives at the other end, and waits for an answer, hears that there will be none: it comes back.
         session.hang_up();
-        session.hung_up.store(true, Ordering::Relaxed);
+        session.hung_up.store(true, Ordering::SeqCst);
         self.host.pagers.disconnect(session.id.0);
-        let lives = session.pidfd.as_ref().is_some_and(|fd| !process::has_ended(&**fd));
-        let stays =
-            || session.maps_something() || self.host.has_places(session) || self.host.has_locks(session);
-        if lives && stays() {
+        if self.host.outlives_its_connection(session) {
             return;
         }
         self.forget(session);
@@ -345,6 +342,19 @@ impl Control {
 }
 
 impl Host {
+    /// Whether a session goes on that hung up: its process lives, and has something that is the host's affair.
+    fn outlives_its_connection(&self, session: &Session) -> bool {
+        let lives = session.pidfd.as_ref().is_some_and(|fd| !process::has_ended(&**fd));
+        lives && (session.maps_something() || self.has_places(session) || self.has_locks(session))
+    }
+
+    /// A request of a session was worked on: if it has hung up meanwhile, that may have been the last that it had.
+    pub(super) fn end_if_it_left(self: &Arc<Self>, session: &Arc<Session>) {
+        if session.hung_up.load(Ordering::SeqCst) && !self.outlives_its_connection(session) {
+            self.process_ended(session);
+        }
+    }
+
     /// A new connection.
     fn admit(&self, socket: Arc<OwnedFd>) -> Result<Arc<Session>> {
         let id = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));

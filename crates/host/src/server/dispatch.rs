@@ -182,6 +182,7 @@ impl Host {
         }
         session.answered(header.number);
         self.sweep_if_ended(session);
+        self.end_if_it_left(session);
     }
 
     fn perform(

@@ -142,12 +142,21 @@ impl Returning {
         lock(&self.expected).clients.values().cloned().collect()
     }
 
-    /// The process has brought everything that it has, objects (`has` says which) and mappings. Gives the sessions that it had
-    /// before.
-    pub(super) fn finished(&self, pid: u32, has: impl Fn(ObjectId) -> bool) -> Vec<u64> {
+    /// A process has brought everything, objects (`has` says which) and mappings, that it had in that session (`None`: in all).
+    /// Gives the sessions that are over with that: those of the same process which had no more than that are, too. Where two
+    /// copies of the library are in a process each has a session, and brings what is its own.
+    pub(super) fn finished(
+        &self,
+        pid: u32,
+        session: Option<u64>,
+        has: impl Fn(ObjectId) -> bool,
+    ) -> Vec<u64> {
         let mut expected = lock(&self.expected);
-        let former: Vec<u64> =
-            expected.clients.values().filter(|c| c.pid == pid).map(|c| c.session).collect();
+        let is_over = |client: &&Expected| {
+            let is_it = session.is_none_or(|session| session == client.session);
+            client.pid == pid && (is_it || client.objects.iter().all(|id| has(*id)))
+        };
+        let former: Vec<u64> = expected.clients.values().filter(is_over).map(|c| c.session).collect();
         let had = former.iter().flat_map(|session| expected.clients[session].objects.clone());
         let not_brought: Vec<ObjectId> = had.filter(|id| !has(*id)).collect();
         expected.unsure.extend(not_brought);
@@ -250,16 +259,30 @@ mod tests {
         assert_eq!(objects.len(), 2);
         assert!(returning.is_under_way() && returning.expects(ObjectId(10)));
         assert_eq!(returning.settle(|_| {}, |_| panic!("nobody is back")), []);
-        assert_eq!(returning.finished(me, |_| true), [1]);
+        assert_eq!(returning.finished(me, None, |_| true), [1]);
         assert_eq!(returning.settle(|_| {}, |_| returning.publish_is_shut()), [ObjectId(10)]);
         assert!(returning.is_under_way() && returning.expects(ObjectId(11)));
         assert!(!returning.expects(ObjectId(10)) && returning.wait_for(ObjectId(10)).is_ok());
-        assert_eq!(returning.finished(init, |id| id == ObjectId(10)), [2]);
+        assert_eq!(returning.finished(init, None, |id| id == ObjectId(10)), [2]);
         assert_eq!(returning.settle(|_| {}, |_| {}), [ObjectId(11)]);
         assert!(!returning.was_unsure_of(ObjectId(10)), "whoever had it brought it");
         assert!(returning.was_unsure_of(ObjectId(11)) && !returning.was_unsure_of(ObjectId(11)), "once");
         assert_eq!(returning.settle(|_| {}, |_| panic!("it is settled")), []);
         assert!(!returning.is_under_way() && returning.is_over());
+    }
+
+    #[test]
+    fn each_session_of_a_process_is_waited_for() {
+        let me = std::process::id();
+        let returning = Returning::default();
+        // Another copy of the library, and an attempt to come back that was cut short.
+        returning.expect([client(1, me, &[10]), client(2, me, &[11, 12]), client(3, me, &[10])]);
+        let mut over = returning.finished(me, Some(1), |id| id == ObjectId(10));
+        over.sort_unstable();
+        assert_eq!(over, [1, 3]);
+        assert!(!returning.expects(ObjectId(10)) && returning.expects(ObjectId(11)));
+        assert_eq!(returning.finished(me, Some(2), |_| false), [2]);
+        assert!(returning.is_over());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{Host, lock};
 use crate::cache::Cache;
 use commonhold_object::wire::Event;
 use commonhold_object::{
-    Error, ErrorKind, ObjectId, OnLastDeath, PAGE_SIZE_BYTES, PagerKind, Result, SessionId,
+    Access, Error, ErrorKind, ObjectId, OnLastDeath, PAGE_SIZE_BYTES, PagerKind, Result, SessionId,
 };
 use commonhold_points as points;
 use commonhold_wired::Event as Moves;
@@ -83,12 +83,16 @@ impl Host {
         for token in lock(&session.tokens).drain(..) {
             self.faults.remove(token);
         }
-        let opened: Vec<ObjectId> = lock(&session.opened).drain().map(|(id, _)| id).collect();
-        for id in &opened {
+        let opened: Vec<(ObjectId, Access)> = lock(&session.opened).drain().collect();
+        let (opened, accesses): (Vec<ObjectId>, Vec<Access>) = opened.into_iter().unzip();
+        for (id, access) in opened.iter().zip(accesses) {
             match self.object(*id) {
                 Ok(object) => {
                     self.is_open_no_more(session, &object);
-                    self.free_locks(&object, true);
+                    // Who only read has no locks. Everybody's end would wait for looks that such a one calls for.
+                    if access.writes() {
+                        self.free_locks(&object, None);
+                    }
                 }
                 // It is lost. Nobody is to wait for who had it.
                 Err(_) => self.take_in(Moves::Closed { session: session.id, object: *id }),

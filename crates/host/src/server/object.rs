@@ -51,6 +51,8 @@ pub struct Object {
     pub resizing: Mutex<()>,
     /// One snapshot of it at a time, from before its instant until it stands before those that are older.
     pub snapshotting: Mutex<()>,
+    /// One look at once at what the ended had of it: what is freed may be taken by who comes back.
+    pub freeing: Mutex<()>,
     /// Its memory is about to be cut off at its end.
     pub trimming: AtomicBool,
     /// Whether it ended, and how many requests keep it from ending meanwhile.
@@ -81,6 +83,7 @@ impl Object {
             redoes: AtomicBool::new(false),
             resizing: Mutex::default(),
             snapshotting: Mutex::default(),
+            freeing: Mutex::default(),
             trimming: AtomicBool::new(false),
             life: Mutex::default(),
             opens: AtomicU64::new(0),

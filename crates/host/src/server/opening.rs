@@ -167,7 +167,7 @@ impl Host {
         let removed = lock(&session.opened).remove(&id);
         lock(&session.watched).remove(&id);
         self.forget_taken(session, id);
-        if let (Some(_), Ok(object)) = (removed, self.object(id)) {
+        if let (Some(access), Ok(object)) = (removed, self.object(id)) {
             if let Some(cache) = object.cache() {
                 cache.remove_holds(session.id);
                 self.keep_holds(session, &cache);
@@ -178,14 +178,17 @@ impl Host {
                 self.forget_client_soon(session, id);
             }
             self.is_open_no_more(session, &object);
-            self.free_locks(&object, false);
+            if access.writes() {
+                self.free_locks(&object, Some(session));
+            }
             // Of a direct one that goes on, it does no harm if the next host takes it for open: attaching is to be quick. A wired
-            // one that is open stays where and as it is.
+            // one that is open stays where and as it is, and of locks it matters who has them open.
             let (is_wired, has_name) = {
                 let record = object.record();
                 (record.options.is_wired(), record.name.is_some())
             };
-            if object.is_controlled() || is_wired || object.is_with_clients() && !has_name {
+            let matters = is_wired || object.synchronises() || object.is_with_clients() && !has_name;
+            if object.is_controlled() || matters {
                 self.keep_session(session);
             }
             self.settle_object(id);

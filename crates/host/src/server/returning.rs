@@ -53,14 +53,21 @@ impl Host {
         if !session.bringing.load(Ordering::Acquire) {
             return;
         }
-        let has = |id| lock(&session.opened).contains_key(&id);
-        let former = self.returning.finished(session.process.pid, has);
+        // By a host that took over meanwhile it was not told which it was.
+        let former = session.former.load(Ordering::Acquire);
+        let former = self.is_back(session, (former != 0).then_some(former));
         // In this order: a host that takes over in between must not wait for a session that is here already, nor take
         // one for whole that is still on its way.
         self.unlist_former(&former);
         session.bringing.store(false, Ordering::Release);
         self.keep_session(session);
         self.settle_returned();
+    }
+
+    /// What a session was before need not be waited for. Gives what is over with it.
+    fn is_back(&self, session: &Session, former: Option<u64>) -> Vec<u64> {
+        let has = |id| lock(&session.opened).contains_key(&id);
+        self.returning.finished(session.process.pid, former, has)
     }
 
     /// Looks for objects whose clients are all back by now, or dead: what was put off until then may happen, and what
@@ -93,7 +100,7 @@ impl Host {
         });
         for id in settled {
             if let Ok(object) = self.object(id) {
-                self.free_locks(&object, true);
+                self.free_locks(&object, None);
             }
             self.settle_object(id);
         }
@@ -181,10 +188,14 @@ impl Host {
         let said = session.returned_by.load(Ordering::Acquire);
         if said != 0 && said != number {
             self.all_brought(session);
+            // Of an attempt that was cut short it says so afterwards.
+            self.unlist_former(&self.is_back(session, Some(former.0)));
+            self.settle_returned();
             self.end_former(session, former);
             return Ok(());
         }
         session.returned_by.store(number, Ordering::Release);
+        session.former.store(former.0, Ordering::Release);
         session.bringing.store(true, Ordering::Release);
         self.keep_session(session);
         match self.returning.arrived(former.0) {

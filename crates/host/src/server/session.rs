@@ -55,6 +55,8 @@ pub struct Session {
     pub hung_up: AtomicBool,
     /// It comes back after the death of host and keeper, and has not said yet that this is all.
     pub bringing: AtomicBool,
+    /// The session that it was before; 0: it is not known here.
+    pub former: AtomicU64,
     /// The request with which it said so first; 0 if it did not.
     pub returned_by: AtomicU64,
     /// Objects that `live/clients` says it could bring back.
@@ -204,6 +206,7 @@ impl Session {
             looking: AtomicBool::new(false),
             hung_up: AtomicBool::new(false),
             bringing: AtomicBool::new(false),
+            former: AtomicU64::new(0),
             returned_by: AtomicU64::new(0),
             noted: Mutex::default(),
             listed: AtomicBool::new(false),

@@ -6,22 +6,23 @@
 use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
-use commonhold_object::{CreateOptions, Error, ErrorKind, ObjectId, PagerKind, Result, Translation};
+use commonhold_object::{Access, CreateOptions, Error, ErrorKind, ObjectId, PagerKind, Result, Translation};
 use commonhold_primitives::{Kind, Mapped, free_of_the_dead};
+use commonhold_sys::frames;
 use commonhold_sys::memory::FileWindow;
 use commonhold_sys::process::Identity;
-use std::cell::{Cell, RefCell};
+use rustix::fs::SealFlags;
 use std::collections::HashSet;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
-/// How often one look at an object's memory asks who has it open. Each process that ended and had something there takes one;
-/// what is not looked at then is when the next one ends.
-const ASKS: u32 = 64;
-
-/// The kind of primitive that an object holds.
+/// The kind of primitive that an object holds. One that is larger than they become holds none, whatever its tag says: it would
+/// be looked through as often as somebody closes it.
 pub(super) fn kind_of(options: &CreateOptions) -> Option<Kind> {
     let memory = options.pager == PagerKind::Anonymous && options.translation == Translation::Paged;
-    Kind::of_tag(&options.tag).filter(|_| memory && !options.is_controlled())
+    let is_of_size = |kind: &Kind| options.size_bytes <= kind.most_bytes();
+    Kind::of_tag(&options.tag).filter(|kind| memory && !options.is_controlled() && is_of_size(kind))
 }
 
 /// A process as its primitives name it: never 0, and no two that live have the same.
@@ -32,7 +33,8 @@ fn member(process: Identity) -> u32 {
 impl Host {
     /// What a client writes into the words of what it locks.
     pub(super) fn member_of(&self, session: &Session) -> Result<u32> {
-        if session.process.pid == 0 {
+        // Without the time of its start the next host would not expect it back.
+        if session.process.pid == 0 || session.process.start_ticks == 0 {
             let what = "the host does not see this process, which is of another PID name space, and could not free the locks that \
                         it had when it ended: run host or program in the same one, or in one that contains it";
             return Err(Error::new(ErrorKind::Unsupported, what));
@@ -42,45 +44,50 @@ impl Host {
 
     /// Whether a session may have locks: it lasts as long as its process then, also without a connection.
     pub(super) fn has_locks(&self, session: &Session) -> bool {
-        let opened: Vec<ObjectId> = lock(&session.opened).keys().copied().collect();
+        let writes = |(id, access): (&ObjectId, &Access)| access.writes().then_some(*id);
+        let opened: Vec<ObjectId> = lock(&session.opened).iter().filter_map(writes).collect();
         opened.into_iter().any(|id| self.object(id).is_ok_and(|object| object.synchronises()))
     }
 
-    /// Frees what processes have that do not have the object open any more. `ended`: one of them ended with it.
-    pub(super) fn free_locks(&self, object: &Object, ended: bool) {
-        let (kind, bytes) = {
-            let record = object.record();
-            (kind_of(&record.options), record.options.size_bytes as usize)
-        };
-        // Who is expected back has it still, and says so soon.
-        let Some(kind) = kind.filter(|_| bytes > 0 && !self.returning.expects(object.id)) else { return };
+    /// Frees what processes have that do not have the object open any more. `left`: that session closed it; `None`: one of them
+    /// ended with it.
+    pub(super) fn free_locks(&self, object: &Object, left: Option<&Session>) {
+        let Some(kind) = kind_of(&object.record().options) else { return };
         let Some(memory) = object.descriptor() else { return };
-        let window = match FileWindow::for_writing(&*memory, 0, bytes) {
-            Ok(window) => window,
-            Err(error) => {
-                let id = object.id.0;
-                return self
-                    .machine
-                    .log(format_args!("object {id}: freeing the locks of who ended: {error}"));
-            }
-        };
-        let Some(start) = NonNull::new(window.as_ptr().cast_mut()) else { return };
+        let _one_at_a_time = lock(&object.freeing);
+        // Who is expected back has it still, and says so soon.
+        if self.returning.expects(object.id) {
+            return;
+        }
+        if let Err(error) = self.free_in(object, kind, &memory, left) {
+            let id = object.id.0;
+            self.machine.log(format_args!("object {id}: freeing the locks of who ended: {error}"));
+        }
+    }
+
+    fn free_in(
+        &self,
+        object: &Object,
+        kind: Kind,
+        memory: &OwnedFd,
+        left: Option<&Session>,
+    ) -> io::Result<()> {
+        let bytes = object.record().options.size_bytes as usize;
+        // As a host of an earlier version made it, it could become shorter while it is looked at.
+        if bytes == 0 || !rustix::fs::fcntl_get_seals(memory)?.contains(SealFlags::SHRINK) {
+            return Ok(());
+        }
+        let window = FileWindow::for_writing(memory, 0, bytes)?;
+        let Some(start) = NonNull::new(window.as_ptr().cast_mut()) else { return Ok(()) };
         // SAFETY: mapped shared, to read and to write, until the window is dropped, which is after it. The memory was made with
         // its size, and sealed. Nobody else is given the address.
         let mapped = unsafe { Mapped::new(start, bytes) };
-        let (living, asked) = (RefCell::new(HashSet::new()), Cell::new(0));
-        // Asked after a word was read: who wrote it had the object open before.
-        let lives = |member: u32| {
-            if living.borrow().contains(&member) {
-                return true;
-            }
-            if asked.replace(asked.get() + 1) >= ASKS {
-                return true; // for now
-            }
-            *living.borrow_mut() = self.members_of(object.id);
-            living.borrow().contains(&member)
-        };
-        free_of_the_dead(&mapped, bytes, kind, lives, ended);
+        let left = left.map(|session| member(session.process));
+        // Where there are no pages nobody has anything, and a look would make some, at the host's expense.
+        frames::runs_of_memory(memory, bytes as u64, |offset, length| {
+            let part = offset as usize..bytes.min((offset + length) as usize);
+            free_of_the_dead(&mapped, part, kind, || self.members_of(object.id), left);
+        })
     }
 
     /// The processes that have an object open.
@@ -115,7 +122,8 @@ mod tests {
         assert_eq!(kind_of(&options), Some(Kind::Mutex));
         let wired = CreateOptions { translation: Translation::Wired, ..options.clone() };
         let file = CreateOptions { pager: PagerKind::File, ..options.clone() };
+        let larger = CreateOptions { size_bytes: Kind::Mutex.most_bytes() + 1, ..options.clone() };
         let other = CreateOptions { tag: "float32".into(), ..options };
-        assert!([wired, file, other].iter().all(|options| kind_of(options).is_none()));
+        assert!([wired, file, larger, other].iter().all(|options| kind_of(options).is_none()));
     }
 }
