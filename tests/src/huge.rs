@@ -1,5 +1,7 @@
 //! Huge pages for one test at a time.
 
+use crate::TestHost;
+use crate::wait::until;
 use commonhold_tables::{HUGE, Pool};
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,5 +43,21 @@ impl HugePages {
     /// How many pages of the pool nobody has taken.
     pub fn free(&self) -> u64 {
         self.pool.free().expect("the kernel tells how many huge pages are free")
+    }
+}
+
+/// No arena is left, no note of a place, nothing on disk, and all pages of the pool are free.
+pub fn nothing_is_left(host: &TestHost, pool: &HugePages, pages: u64) {
+    let worker = host.worker();
+    until("the arenas are gone", || (!worker.ok("list /").contains(".arena-")).then_some(()));
+    until("the pages come back", || (pool.free() >= pages).then_some(()));
+    for folder in ["live", "spill"] {
+        let left: Vec<_> = std::fs::read_dir(host.state().join(folder))
+            .expect("a folder of the state")
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|name| name.starts_with(|first: char| first.is_ascii_digit()))
+            .collect();
+        assert!(left.is_empty(), "{folder}: {left:?}");
     }
 }
