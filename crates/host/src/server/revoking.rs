@@ -21,6 +21,9 @@ use std::time::Instant;
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// By which threads, for whom, and what.
+type Aside = (Place, Arc<Share>, Job);
+
 thread_local! {
     /// Open objects that stood in the way of the request which this thread works on, and which may be let move.
     static WANTED: RefCell<Vec<ObjectId>> = const { RefCell::new(Vec::new()) };
@@ -36,8 +39,7 @@ pub(super) fn comes_again() -> bool {
 /// What waits for holders.
 pub(super) struct Revoking {
     value: Mutex<Revocations>,
-    /// With the threads that do them, for whom.
-    jobs: Mutex<HashMap<u64, (Place, Arc<Share>, Job)>>,
+    jobs: Mutex<HashMap<u64, Aside>>,
     numbers: AtomicU64,
 }
 
