@@ -55,6 +55,7 @@ pub mod network;
 pub mod page;
 pub mod raw;
 pub mod scratch;
+pub mod store;
 pub mod stranger;
 pub mod stuck;
 pub mod unmodified;

@@ -1,6 +1,7 @@
 //! Snapshots of files on XFS and Btrfs: the file is cloned (`docs/SNAPSHOTS.md`, Files on XFS and Btrfs).
 
 use commonhold::{Access, CreateOptions, ErrorKind, Host, Object, PagerKind, SnapshotOptions};
+use commonhold_tests::crash::rounds;
 use commonhold_tests::left_out::has;
 use commonhold_tests::scratch::{RamDisk, Scratch, SmallDisk};
 use commonhold_tests::wait::until;
@@ -135,7 +136,7 @@ fn a_clone_takes_room_for_what_differs() {
 #[test]
 fn a_clone_is_of_one_instant() {
     // Of each of two file systems.
-    const CLONES: usize = 100;
+    let (least, instants_least) = (rounds(30), rounds(10));
     on_each(|disk, host| {
         let client = host.connect();
         let object = create(&client, "/a", &disk.path().join("a"), 512 * PAGE);
@@ -154,7 +155,7 @@ fn a_clone_is_of_one_instant() {
         let writers: Vec<Worker> = lines.iter().chain(&pair_lines).map(begin).collect();
         let path = disk.path().join("clone");
         let (begun, mut clones, mut instants, mut seen) = (Instant::now(), 0, 0, 0);
-        while clones < CLONES || instants < 30 {
+        while clones < least || instants < instants_least {
             assert!(begun.elapsed() < Duration::from_secs(100), "the writers stand still at {seen}");
             for (first, pages) in between {
                 object
@@ -357,12 +358,12 @@ fn a_full_disk_leaves_nothing() {
 
 #[test]
 fn who_is_killed_leaves_a_whole_file_or_none() {
-    const ROUNDS: u32 = 24;
+    let rounds = rounds(8) as u32;
     on_each(|disk, host| {
         let client = host.connect();
         let object = create(&client, "/a", &disk.path().join("a"), 64 * PAGE);
         let (mut whole, mut none) = (0, 0);
-        for round in 0..ROUNDS {
+        for round in 0..rounds {
             let path = disk.path().join(format!("s{round}"));
             let worker = host.worker();
             worker.ok("open o /a r");
@@ -370,7 +371,7 @@ fn who_is_killed_leaves_a_whole_file_or_none() {
             worker.send(&format!("snapshot s o /s{round} file={}", path.display()));
             // From before it begins until after its end.
             let begun = Instant::now();
-            while begun.elapsed() < Duration::from_micros(500) * round {
+            while begun.elapsed() < Duration::from_millis(12) * round / rounds {
                 std::thread::yield_now();
             }
             worker.kill();

@@ -1,20 +1,18 @@
 //! Wired objects on files and of external pagers: all pages are there before anybody gets them, and `sync` stores them.
 
-use commonhold::{EntryInfo, Pager, PagerKind, Translation};
+use commonhold::{EntryInfo, PagerKind, Translation};
 use commonhold_object::wire::{Event, FromHost, PagerReply, Request};
 use commonhold_object::{Access, Name, ObjectId};
 use commonhold_tests::crash::{Chance, rounds};
 use commonhold_tests::host::{kill, signal, stop};
-use commonhold_tests::huge::HugePages;
+use commonhold_tests::huge::{HugePages, nothing_is_left};
 use commonhold_tests::mounted::Mounted;
 use commonhold_tests::raw::{Raw, bytes_of};
+use commonhold_tests::store::Store;
 use commonhold_tests::wait::until;
 use commonhold_tests::{MIB, TestHost, Worker, is_root, page};
-use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-use std::thread::JoinHandle;
+use std::sync::atomic::Ordering;
 
 const PAGE: usize = 4096;
 
@@ -35,76 +33,6 @@ fn kill_both(host: &TestHost, worker: &Worker) {
     host.start_again().unwrap();
     host.wait_for_other_host(pid);
     worker.eventually("list /");
-}
-
-/// No arena is left, no note of a place, nothing on disk, and all pages of the pool are free.
-fn nothing_is_left(host: &TestHost, pool: &HugePages, pages: u64) {
-    let worker = host.worker();
-    until("the arenas are gone", || (!worker.ok("list /").contains(".arena-")).then_some(()));
-    until("the pages come back", || (pool.free() >= pages).then_some(()));
-    for folder in ["live", "spill"] {
-        let left: Vec<_> = std::fs::read_dir(host.state().join(folder))
-            .unwrap()
-            .flatten()
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .filter(|name| name.starts_with(|first: char| first.is_ascii_digit()))
-            .collect();
-        assert!(left.is_empty(), "{folder}: {left:?}");
-    }
-}
-
-/// A pager in this process, that can be told to hang or to fail.
-#[derive(Clone, Default)]
-struct Store {
-    bytes: Arc<Mutex<Vec<u8>>>,
-    fails: Arc<AtomicBool>,
-    hangs: Arc<(Mutex<bool>, Condvar)>,
-    asked: Arc<AtomicU64>,
-    answered: Arc<AtomicU64>,
-}
-
-impl Store {
-    fn of(bytes: Vec<u8>) -> Store {
-        Store { bytes: Arc::new(Mutex::new(bytes)), ..Store::default() }
-    }
-
-    fn serve(&self, host: &TestHost, name: &'static str) -> JoinHandle<()> {
-        let (store, connection) = (self.clone(), host.connect());
-        std::thread::spawn(move || drop(connection.serve_pager(name, store)))
-    }
-
-    fn hang(&self, hangs: bool) {
-        *self.hangs.0.lock().unwrap() = hangs;
-        self.hangs.1.notify_all();
-    }
-
-    fn is_asked(&self) -> io::Result<()> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        drop(self.hangs.1.wait_while(self.hangs.0.lock().unwrap(), |hangs| *hangs).unwrap());
-        self.answered.fetch_add(1, Ordering::SeqCst);
-        if self.fails.load(Ordering::SeqCst) { Err(io::Error::other("no such square")) } else { Ok(()) }
-    }
-}
-
-impl Pager for Store {
-    fn page_in(&mut self, _object: &str, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        self.is_asked()?;
-        let bytes = self.bytes.lock().unwrap();
-        for (at, byte) in (offset as usize..).zip(buffer) {
-            *byte = bytes.get(at).copied().unwrap_or(0);
-        }
-        Ok(())
-    }
-
-    fn page_out(&mut self, _object: &str, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.is_asked()?;
-        let mut bytes = self.bytes.lock().unwrap();
-        let (first, end) = (offset as usize, offset as usize + data.len());
-        let length = bytes.len().max(end);
-        bytes.resize(length, 0);
-        bytes[first..end].copy_from_slice(data);
-        Ok(())
-    }
 }
 
 #[test]
@@ -571,7 +499,7 @@ fn kills_at_any_moment_leave_it_whole() {
     let host = TestHost::start();
     let mut chance = Chance::new("wired objects of a pager, and kills");
     for stored in [Stored::File(host.scratch().join("file")), Stored::Store(Store::default())] {
-        kills(&host, &stored, &mut chance, rounds(10));
+        kills(&host, &stored, &mut chance, rounds(2));
         nothing_is_left(&host, &pool, 8);
     }
 }
@@ -595,6 +523,8 @@ fn what_may_move_is_synced_wherever_it_is() {
     worker.ok(&format!("sync o 0 {}", 256 * PAGE));
     assert_file(&path, 256, 2);
     assert_eq!(worker.ok("stat /x spilled"), (256 * PAGE).to_string(), "it is where it was");
+    kill_both(&host, &other);
+    other.all("check m 0 384 5\nno-faults m 0 384");
     other.all("drop m\nclose a\nremove /a");
     worker.ok("guarded o check 0 256 2");
     worker.all("guarded o fill 0 256 3\nsync o 0 1048576\nresize /x 1052672\nguarded o check 256 1 0");

@@ -220,7 +220,9 @@ impl Core {
     /// name, when the host is asked of it for the first time.
     pub(crate) fn open_again_if_needed(&self) -> Result<()> {
         let shared = self.shared();
-        if self.opened_at() == shared.connected_generation()? {
+        // First: a reconnection within may bring the object, by its number, which is as good as a name that it has no more.
+        let now = shared.connected_generation()?;
+        if self.opened_at() == now {
             return Ok(());
         }
         let gone =

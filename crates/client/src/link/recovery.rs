@@ -240,7 +240,8 @@ impl Shared {
                 Err(error) if object.place().is_some() => {
                     self.give_arena_up(object, &format!("was refused by the next host: {error}"));
                 }
-                Err(error) if object.options().is_fetched() => {
+                // Of what may move nothing is used here unless it has a place.
+                Err(error) if object.options().is_fetched() && object.movable().is_none() => {
                     complain(&format!("wired object {} is another by now: {error}", object.label()));
                 }
                 Err(_) => {}

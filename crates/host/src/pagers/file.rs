@@ -9,7 +9,7 @@ use commonhold_sys::frames;
 use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -63,6 +63,12 @@ impl FilePager {
         check_room(&self.file, needs)
     }
 
+    /// A memfd: that it has no name does not say that somebody removed it.
+    fn never_had_name(&self) -> bool {
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        path.is_ok_and(|path| path.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"))
+    }
+
     fn within(&self, offset: u64, length: usize) -> usize {
         (self.size_bytes.load(Ordering::Relaxed).saturating_sub(offset)).min(length as u64) as usize
     }
@@ -108,7 +114,7 @@ impl Pager for FilePager {
 
     fn check(&self, size_bytes: u64) -> Result<()> {
         let now = self.file.metadata().doing("looking at the backing file")?;
-        if now.nlink() == 0 {
+        if now.nlink() == 0 && !self.never_had_name() {
             return Err(Error::new(
                 ErrorKind::Lost,
                 "the backing file was removed or replaced: what is in memory is kept; copy it out with \

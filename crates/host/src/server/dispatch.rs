@@ -60,7 +60,9 @@ impl Host {
                 }
                 Request::Place { object } => {
                     let (host, asker) = (this.clone(), session.clone());
-                    this.when_it_lies_still(&session, object, move || {
+                    let where_to = this.place_of(&session, &header, &request);
+                    this.when_it_lies_still(&session, where_to, object, move || {
+                        let _acting = asker.asker.acts();
                         let request = Request::Place { object };
                         host.answer(&asker, header, request, Vec::new(), Session::reply_in_time);
                     });
@@ -142,7 +144,9 @@ impl Host {
         match again.filter(|_| !wanted.is_empty()) {
             Some(request) => {
                 let (this, asker) = (self.clone(), session.clone());
-                self.put_aside(session.share.clone(), wanted, move || {
+                let place = self.place_of(session, &header, &request);
+                self.put_aside((place, session.share.clone()), wanted, move || {
+                    let _acting = asker.asker.acts();
                     this.answer_until(&asker, header, (request, kept), tell, until);
                 });
             }
@@ -325,14 +329,14 @@ impl Host {
 }
 
 /// Where a request is worked on.
-enum Place {
+pub(super) enum Place {
     Pool(Arc<Workers>),
     Cache(Arc<Cache>),
     Pager(Arc<ObjectThreads>),
 }
 
 impl Place {
-    fn run(&self, share: Arc<Share>, job: impl FnOnce() + Send + 'static) {
+    pub(super) fn run(&self, share: Arc<Share>, job: impl FnOnce() + Send + 'static) {
         match self {
             Place::Pool(pool) => share.run(pool, job),
             Place::Cache(cache) => cache.run_request(Some(share), job),

@@ -155,7 +155,7 @@ impl Host {
         }
         if record.options.pager != PagerKind::Anonymous {
             match record.options.is_wired() {
-                true if !present => self.is_in_no_arena(object.id),
+                true if !present => drop(self.is_in_no_arena(object.id)), // the arena goes as what is lost
                 true => {}
                 false => self.forget_frames(object),
             }
@@ -327,7 +327,11 @@ impl Host {
                 .any(|made| matches!(made, Ok(true)))
         };
         let file = |fd: &OwnedFd| rustix::fs::fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino));
-        let memory = object.descriptor().filter(|_| object.record().options.pager == PagerKind::Anonymous);
+        let is_memory = {
+            let record = object.record();
+            record.options.pager == PagerKind::Anonymous || record.options.is_fetched()
+        };
+        let memory = object.descriptor().filter(|_| is_memory);
         let is_it =
             |brought| memory.is_some_and(|memory| file(&memory).is_some_and(|it| Some(it) == brought));
         if brought.filter(is_ours).is_some_and(|brought| is_it(file(brought))) {

@@ -2,6 +2,7 @@
 //! value (`commonhold_wired::Revocations`); here is what it says to do. No thread waits: a request that an open object stands in
 //! the way of is put aside with all it needs, and worked on once more when its holders have answered, or the time is up.
 
+use super::dispatch::Place;
 use super::object::Object;
 use super::session::Session;
 use super::wired::gone;
@@ -20,6 +21,9 @@ use std::time::Instant;
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// By which threads, for whom, and what.
+type Aside = (Place, Arc<Share>, Job);
+
 thread_local! {
     /// Open objects that stood in the way of the request which this thread works on, and which may be let move.
     static WANTED: RefCell<Vec<ObjectId>> = const { RefCell::new(Vec::new()) };
@@ -35,7 +39,7 @@ pub(super) fn comes_again() -> bool {
 /// What waits for holders.
 pub(super) struct Revoking {
     value: Mutex<Revocations>,
-    jobs: Mutex<HashMap<u64, (Arc<Share>, Job)>>,
+    jobs: Mutex<HashMap<u64, Aside>>,
     numbers: AtomicU64,
 }
 
@@ -82,9 +86,9 @@ impl Revoking {
         }
     }
 
-    fn keep(&self, share: Arc<Share>, job: Job) -> u64 {
+    fn keep(&self, place: Place, share: Arc<Share>, job: Job) -> u64 {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        lock(&self.jobs).insert(number, (share, job));
+        lock(&self.jobs).insert(number, (place, share, job));
         number
     }
 }
@@ -110,7 +114,7 @@ impl Host {
     /// Puts a job aside until nobody uses the objects, or for so long as holders have to answer.
     pub(super) fn put_aside(
         self: &Arc<Self>,
-        share: Arc<Share>,
+        (place, share): (Place, Arc<Share>),
         objects: Vec<ObjectId>,
         job: impl FnOnce() + Send + 'static,
     ) {
@@ -120,7 +124,7 @@ impl Host {
             job();
             this.take_in(Event::Done { job: own.load(Ordering::Acquire) });
         };
-        let kept = self.revoking.keep(share, Box::new(whole));
+        let kept = self.revoking.keep(place, share, Box::new(whole));
         number.store(kept, Ordering::Release);
         self.take_in(Event::Wanted { job: kept, objects });
     }
@@ -130,7 +134,8 @@ impl Host {
         let holders = lock(&self.revoking.value).holders(object.id);
         if holders > 0 {
             let share = self.share_of(object.record().charged_uid);
-            self.put_aside(share, vec![object.id], || {});
+            let place = Place::Pool(self.machine.workers.clone());
+            self.put_aside((place, share), vec![object.id], || {});
         }
     }
 
@@ -138,10 +143,11 @@ impl Host {
     pub(super) fn when_it_lies_still(
         self: &Arc<Self>,
         session: &Arc<Session>,
+        place: Place,
         object: ObjectId,
         job: impl FnOnce() + Send + 'static,
     ) {
-        let job = self.revoking.keep(session.share.clone(), Box::new(job));
+        let job = self.revoking.keep(place, session.share.clone(), Box::new(job));
         self.take_in(Event::Asks { session: session.id, object, job });
     }
 
@@ -184,8 +190,8 @@ impl Host {
                 }
                 Action::Run { job } => {
                     let found = lock(&self.revoking.jobs).remove(&job);
-                    if let Some((share, job)) = found {
-                        share.run(&self.machine.workers, job);
+                    if let Some((place, share, job)) = found {
+                        place.run(share, job);
                     }
                 }
             }

@@ -350,8 +350,8 @@ impl Host {
     pub(super) fn wait_for_arena(&self, place: Place) -> Result<()> {
         if self.memory_at(place).is_err() {
             let neighbours = lock(&self.wired).objects_in(place.arena);
-            // Whoever has one of them open brings the arena back.
-            for other in neighbours {
+            // Whoever has one of them open, or the arena itself, brings the arena back.
+            for other in neighbours.into_iter().chain([place.arena]) {
                 self.returning
                     .wait_for(other)
                     .or_else(|why| self.memory_at(place).map(drop).map_err(|_| why))?;

@@ -33,6 +33,14 @@ fn chunks(first: u64, end: u64) -> impl Iterator<Item = (u64, usize)> {
     (first..end).step_by(CHUNK as usize).map(move |at| (at, CHUNK.min(end - at) as usize))
 }
 
+/// Nobody waits for the rest of what a client asked for that has gone.
+fn check_wanted() -> Result<()> {
+    match asker::is_wanted() {
+        true => Ok(()),
+        false => Err(Error::new(ErrorKind::Disconnected, "whoever wanted the object has gone")),
+    }
+}
+
 /// Fills memory that nobody has yet, of an arena from an offset on, with what the pager has.
 fn fetch(pager: &dyn Pager, memory: &OwnedFd, in_arena: Option<u64>, bytes: u64) -> Result<()> {
     // Pages of an arena are written through a mapping, where a hole may end the process: the kernel copies to them.
@@ -40,9 +48,7 @@ fn fetch(pager: &dyn Pager, memory: &OwnedFd, in_arena: Option<u64>, bytes: u64)
     let own = File::from(memory.try_clone().doing("fetching an object")?);
     let mut buffer = vec![0; CHUNK as usize];
     for (at, length) in chunks(0, pages_of(bytes) * PAGE_SIZE_BYTES) {
-        if !asker::is_wanted() {
-            return Err(Error::new(ErrorKind::Disconnected, "whoever wanted the object has gone"));
-        }
+        check_wanted()?;
         let part = &mut buffer[..length];
         pager.page_in(at, part)?;
         let within = (bytes - at).min(length as u64) as usize;
@@ -96,6 +102,10 @@ impl Host {
             Request::Sync { object, .. }
             | Request::ResizeOpened { object, .. }
             | Request::Place { object } => self.object(*object).ok()?,
+            Request::TakeOffer { channel, token } => {
+                let offered = lock(&self.offers).offered(*token, *channel).ok()?;
+                self.object(offered.object).ok()?
+            }
             _ => return None,
         };
         let (waits, uid) = {
@@ -173,16 +183,15 @@ impl Host {
     }
 
     /// The arena of such an object died with host and keeper. What is noted of its place stays: of that arena nobody knows.
-    pub(super) fn is_in_no_arena(&self, id: ObjectId) {
-        let Some(place) = self.place_in_arena(id) else { return };
+    /// Gives that arena.
+    pub(super) fn is_in_no_arena(&self, id: ObjectId) -> Option<ObjectId> {
+        let place = self.place_in_arena(id)?;
         if self.memory_at(place).is_ok() {
-            return;
+            return None;
         }
         let mut wired = lock(&self.wired);
         // By now it may have been fetched to another.
-        if wired.place_of(id) == Some(place) {
-            let _ = wired.free(id); // the arena is lost, and goes as such
-        }
+        if wired.place_of(id) == Some(place) { wired.free(id) } else { None }
     }
 
     /// Fetches an object that has no memory: since a reboot, or since host and keeper died when nobody had it. The caller
@@ -196,8 +205,12 @@ impl Host {
             self.wait_for_arena(place)?;
         }
         self.returning.wait_for(object.id)?;
+        // Who was about to bring it, and died, has done so by now; from now on nobody does (`check_may_bring`).
+        drop(lock(&self.returning.one_at_a_time));
         self.settle_returned();
-        self.is_in_no_arena(object.id);
+        if let Some(arena) = self.is_in_no_arena(object.id) {
+            self.settle_arena(arena); // who settles what was lost may not have seen that it was in that
+        }
         match self.is_with_pager_alone(object) {
             true => self.fetch_anew(object),
             false => Ok(()),
@@ -285,7 +298,10 @@ impl Host {
             let what = "sync changes the stored object: open it for writing";
             return Err(Error::new(ErrorKind::Permission, what));
         }
-        self.returning.wait_for(object.id)?;
+        // Where its memory is there, who else had it has the same, and is not waited for.
+        if object.descriptor().is_none() {
+            self.returning.wait_for(object.id)?;
+        }
         let stored = object.hold().and_then(|_held| self.store_range(object, offset, length));
         self.settle_object(object.id); // its name and its last user may have gone meanwhile
         stored.map(|pages| Reply::Synced(Synced { pages, loss_generation: 0 }))
@@ -300,6 +316,7 @@ impl Host {
         pager.check(size_bytes)?;
         let mut buffer = vec![0; CHUNK as usize];
         for (at, length) in chunks(range.offset_bytes(), range.end() * PAGE_SIZE_BYTES) {
+            check_wanted()?;
             let part = &mut buffer[..length];
             {
                 // Whoever opens it waits for the copy, and not for the pager.
