@@ -5,6 +5,7 @@ use commonhold::{Access, Host};
 use commonhold_tests::{MIB, Scratch, TestHost, Worker, left_out, page, wait};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
+use std::time::Duration;
 
 /// Names and options of objects of sixteen pages; the files are made.
 fn kinds(host: &TestHost) -> Vec<(&'static str, String)> {
@@ -264,4 +265,22 @@ fn the_first_client_of_a_user_starts_a_host_of_his_own() {
         run(&["host", "stop", "--force"]).unwrap();
         wait::until("both are gone", || host.processes().is_empty().then_some(()));
     }
+}
+
+/// A host that was killed may need a moment to end, and holds the state directory until then, after its keeper said that it ended.
+#[test]
+fn a_host_starts_where_the_one_before_is_still_dying() {
+    let scratch = Scratch::new();
+    let state = scratch.join("state");
+    std::fs::create_dir(&state).unwrap();
+    std::fs::write(state.join("log"), "2026-01-01T00:00:00Z keeper[1]: ended\n").unwrap();
+    let dying = std::fs::File::create(state.join("lock")).unwrap();
+    dying.lock().unwrap();
+    let ends = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        drop(dying);
+    });
+    let host = TestHost::at(scratch, state, &[]);
+    assert_eq!(host.status().objects, 0);
+    ends.join().unwrap();
 }

@@ -100,24 +100,37 @@ enum Found {
     Answer(Box<HostStatus>),
 }
 
+/// How long who holds the lock may be dying, once it is known that it does not answer.
+const DYING: Duration = Duration::from_secs(2);
+
 /// Who holds the lock serves, or is about to, or is dying: then nobody else would start a host. A call may wait for a
 /// long time for the host that was lost in the middle of it, so another thread makes it.
 fn lock_or_answer(directory: &Path) -> Result<Found> {
+    const LOOK: Duration = Duration::from_millis(20);
     let (tell, told) = channel();
     let place = directory.to_owned();
     std::thread::spawn(move || {
         let _ = tell.send(wait_for_answer(&place, None));
     });
+    let mut why_none = None;
     loop {
-        match told.recv_timeout(Duration::from_millis(20)) {
-            Ok(answer) => return answer.map(|status| Found::Answer(Box::new(status))),
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::new(ErrorKind::Disconnected, "the thread that asks the host ended"));
+        if why_none.is_some() {
+            std::thread::sleep(LOOK);
+        } else {
+            match told.recv_timeout(LOOK) {
+                Ok(Ok(status)) => return Ok(Found::Answer(Box::new(status))),
+                Ok(Err(error)) => why_none = Some((error, Instant::now() + DYING)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::new(ErrorKind::Disconnected, "the thread that asks the host ended"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
             }
-            Err(RecvTimeoutError::Timeout) => {}
         }
         if let Ok(lock) = lock_state_directory(directory) {
             return Ok(Found::Lock(lock));
+        }
+        if let Some((error, _)) = why_none.take_if(|(_, until)| Instant::now() > *until) {
+            return Err(error);
         }
     }
 }
