@@ -31,9 +31,13 @@ pub fn is_huge_made_by(fd: impl AsFd, uid: u32, name: &str) -> io::Result<bool> 
 }
 
 fn is_named(fd: BorrowedFd<'_>, uid: u32, name: &str) -> io::Result<bool> {
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
-    let is_named = link.to_string_lossy().strip_prefix("/memfd:").is_some_and(|rest| rest.starts_with(name));
-    Ok(is_named && fstat(fd)?.st_uid == uid)
+    Ok(is_memfd(fd, name)? && fstat(fd)?.st_uid == uid)
+}
+
+/// Whether `memfd_create` made the file, under a name that begins so: it never had another.
+pub fn is_memfd(fd: impl AsFd, name: &str) -> io::Result<bool> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))?;
+    Ok(link.to_string_lossy().strip_prefix("/memfd:").is_some_and(|rest| rest.starts_with(name)))
 }
 
 fn refused(why: &str) -> io::Error {

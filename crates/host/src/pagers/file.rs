@@ -5,11 +5,11 @@ use crate::waiting::may_wait;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_points as points;
-use commonhold_sys::frames;
+use commonhold_sys::{frames, plain};
 use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -63,12 +63,6 @@ impl FilePager {
         check_room(&self.file, needs)
     }
 
-    /// A memfd: that it has no name does not say that somebody removed it.
-    fn never_had_name(&self) -> bool {
-        let path = std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
-        path.is_ok_and(|path| path.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"))
-    }
-
     fn within(&self, offset: u64, length: usize) -> usize {
         (self.size_bytes.load(Ordering::Relaxed).saturating_sub(offset)).min(length as u64) as usize
     }
@@ -114,7 +108,8 @@ impl Pager for FilePager {
 
     fn check(&self, size_bytes: u64) -> Result<()> {
         let now = self.file.metadata().doing("looking at the backing file")?;
-        if now.nlink() == 0 && !self.never_had_name() {
+        // That a memfd has no name does not say that somebody removed it.
+        if now.nlink() == 0 && !plain::is_memfd(&self.file, "").unwrap_or(false) {
             return Err(Error::new(
                 ErrorKind::Lost,
                 "the backing file was removed or replaced: what is in memory is kept; copy it out with \

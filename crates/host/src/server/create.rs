@@ -4,7 +4,6 @@ use super::backing::grow_file;
 use super::channels::Writers;
 use super::moving::Unused;
 use super::object::Object;
-use super::revoking::comes_again;
 use super::session::Session;
 use super::{Host, lock, synchronisation, tables};
 use crate::spill::{Spill, check_room};
@@ -53,12 +52,9 @@ impl Host {
         if !asked.options.is_wired() {
             return self.create_in(session, asked, fds, give, None);
         }
-        let none = |error: &Error| matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Unsupported);
         let again = copies(&fds)?;
         match self.create_in(session, asked.clone(), fds, give, Some(Wired::InArena)) {
-            // Of ordinary pages, then.
-            Err(error) if none(&error) && !comes_again() => {
-                self.machine.log(format_args!("{} is wired in ordinary pages: {error}", asked.name));
+            Err(error) if self.takes_ordinary_pages(asked.name.as_str(), &error) => {
                 self.create_in(session, asked, again, give, Some(Wired::OfItsOwn))
             }
             other => other,

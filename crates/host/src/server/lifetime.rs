@@ -84,8 +84,7 @@ impl Host {
             self.faults.remove(token);
         }
         let opened: Vec<(ObjectId, Access)> = lock(&session.opened).drain().collect();
-        let (opened, accesses): (Vec<ObjectId>, Vec<Access>) = opened.into_iter().unzip();
-        for (id, access) in opened.iter().zip(accesses) {
+        for (id, access) in &opened {
             match self.object(*id) {
                 Ok(object) => {
                     self.is_open_no_more(session, &object);
@@ -101,6 +100,7 @@ impl Host {
             self.settle_object(*id);
         }
         caches.iter().for_each(|cache| self.settle_object(cache.id));
+        let opened: Vec<ObjectId> = opened.into_iter().map(|(id, _)| id).collect();
         self.trim_all(&opened);
         self.forget_session(session, &regions, &opened);
     }

@@ -101,13 +101,15 @@ impl Object {
     pub fn hold(&self) -> Result<Use<'_>> {
         let mut life = self.life();
         if life.ended {
-            return Err(Error::new(
-                ErrorKind::NotFound,
-                format!("there is no object {} any more", self.id.0),
-            ));
+            return Err(self.gone());
         }
         life.uses += 1;
         Ok(Use(self))
+    }
+
+    /// It has ended.
+    pub fn gone(&self) -> Error {
+        Error::new(ErrorKind::NotFound, format!("there is no object {} any more", self.id.0))
     }
 
     /// Ends it if it is of no use to anybody; whether it ended, which happens once.

@@ -29,10 +29,6 @@ impl Drop for Counted<'_> {
 /// How often a use of an object may end while it is opened.
 const TRIES: u32 = 16;
 
-fn ends_again(what: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Busy, format!("{what} ends again and again while it is opened: try again"))
-}
-
 impl Host {
     /// The object of that name, if the session may have it so.
     pub(super) fn lookup(&self, session: &Session, name: &Name, access: Access) -> Result<Arc<Object>> {
@@ -47,15 +43,7 @@ impl Host {
         access: Access,
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
-        for _ in 0..TRIES {
-            let object = self.as_used(&self.look_everywhere(session, name, access)?)?;
-            match self.give(session, &object, access, give) {
-                // Nobody used it any more just when it was found: it is begun anew.
-                Err(error) if error.kind == ErrorKind::NotFound && object.has_ended() => {}
-                other => return other,
-            }
-        }
-        Err(ends_again(name))
+        self.give_found(session, || self.look_everywhere(session, name, access), access, give)
     }
 
     /// Opens an object for a session: what to tell, and the descriptor to map.
@@ -66,19 +54,30 @@ impl Host {
         access: Access,
         give: &mut Vec<Arc<OwnedFd>>,
     ) -> Result<Reply> {
+        let find = || if object.has_ended() { Err(object.gone()) } else { Ok(object.clone()) };
+        self.give_found(session, find, access, give)
+    }
+
+    fn give_found(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        find: impl Fn() -> Result<Arc<Object>>,
+        access: Access,
+        give: &mut Vec<Arc<OwnedFd>>,
+    ) -> Result<Reply> {
         for _ in 0..TRIES {
-            let used = &self.as_used(object)?;
+            let used = &self.as_used(&find()?)?;
             let result = used.hold().and_then(|_held| self.give_held(session, used, access, give));
             // Its name and its last user may have gone meanwhile, and this one, too.
             self.settle_object(used.id);
             match result {
-                // Nobody used it yet when it was found: it is begun anew.
-                Err(error)
-                    if error.kind == ErrorKind::NotFound && used.has_ended() && used.id != object.id => {}
+                // Nobody used it, just when it was found: it is begun anew.
+                Err(error) if error.kind == ErrorKind::NotFound && used.has_ended() => {}
                 other => return other,
             }
         }
-        Err(ends_again(format_args!("object {}", object.id.0)))
+        let what = "the object ends again and again while it is opened: try again";
+        Err(Error::new(ErrorKind::Busy, what))
     }
 
     fn give_held(

@@ -3,6 +3,7 @@
 //! before it is seen that this holds (`settle_place`). `docs/REAL-MEMORY.md`.
 
 use super::object::Object;
+use super::revoking::comes_again;
 use super::session::Session;
 use super::{Host, lock};
 use commonhold_object::error::Doing;
@@ -69,6 +70,15 @@ impl Host {
             self.note_place(id, Some(place)).map(|()| memory).map_err(none)
         });
         ready.inspect_err(|_| self.free_place(id))
+    }
+
+    /// Whether a wired object that got no place is of ordinary pages, then.
+    pub(super) fn takes_ordinary_pages(&self, label: &str, error: &Error) -> bool {
+        let none = matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Unsupported) && !comes_again();
+        if none {
+            self.machine.log(format_args!("{label} is wired in ordinary pages: {error}"));
+        }
+        none
     }
 
     pub(super) fn memory_at(&self, place: Place) -> Result<Arc<OwnedFd>> {

@@ -4,7 +4,6 @@
 
 use super::backing::{bytes_in_memory, grow_file};
 use super::object::Object;
-use super::revoking::comes_again;
 use super::session::Session;
 use super::wired::{Class, gone};
 use super::{Host, lock};
@@ -226,10 +225,7 @@ impl Host {
         let placed =
             self.place_anew(object, whole, &class, whole, |to, at| fetch(&*pager, to, Some(at), bytes));
         match placed {
-            Err(error)
-                if matches!(error.kind, ErrorKind::NoSpace | ErrorKind::Unsupported) && !comes_again() =>
-            {
-                self.machine.log(format_args!("{} is wired in ordinary pages: {error}", record.label()));
+            Err(error) if self.takes_ordinary_pages(&record.label(), &error) => {
                 self.charge(object, bytes)?;
                 let made = self.make_own_memory(&record, &*pager).and_then(|memory| {
                     let _ = std::fs::remove_file(self.place_path(object.id)); // of an arena that is lost; or none
