@@ -10,8 +10,9 @@ use crate::layout::{
     slot,
 };
 use crate::lock::Held;
-use crate::memory::{Memory, Wait};
+use crate::memory::Memory;
 use crate::queue::{Queue, Refused};
+use commonhold_futex::Wait;
 
 const FREE: u32 = 0;
 const POSTED: u32 = 1;

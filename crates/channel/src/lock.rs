@@ -8,8 +8,9 @@
 //! queue at once: `queue` believes nothing that it finds, so no harm comes of it past the channel.
 
 use crate::layout::{HEAD, LOCK, POSTS, TAIL};
-use crate::memory::{Memory, Wait};
-use crate::queue::{LONGEST_SLEEP, Refused};
+use crate::memory::Memory;
+use crate::queue::Refused;
+use commonhold_futex::{LONGEST_SLEEP, Wait};
 use std::time::Duration;
 
 const NUMBER: u32 = 0x3fff_ffff;

@@ -2,46 +2,10 @@
 
 use crate::memory::Memory;
 use crate::thread;
-use rustix::thread::futex;
+use commonhold_futex::Mapped;
 use std::hint::black_box;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-/// Memory at some addresses of this process.
-#[derive(Debug)]
-pub struct Mapped {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: all use of the memory is by atomic words and by copies; other processes do the same.
-unsafe impl Send for Mapped {}
-// SAFETY: as above.
-unsafe impl Sync for Mapped {}
-
-impl Mapped {
-    /// Memory from `start` on.
-    ///
-    /// # Safety
-    /// The bytes must be mapped shared, readable and writable, for as long as this lives, from a
-    /// multiple of 4 on, and the file must not become shorter. No Rust reference may point there.
-    pub unsafe fn new(start: NonNull<u8>, bytes: usize) -> Mapped {
-        assert!(start.cast::<u32>().is_aligned(), "words are aligned");
-        Mapped { start, bytes }
-    }
-
-    fn check(&self, at: usize, bytes: usize) {
-        assert!(at <= self.bytes && bytes <= self.bytes - at, "outside of the channel");
-    }
-
-    fn word(&self, at: usize) -> &AtomicU32 {
-        self.check(at, size_of::<u32>());
-        assert!(at.is_multiple_of(4), "words are aligned");
-        // SAFETY: inside, by the check; aligned; mapped as long as `self`. Any bits are a number.
-        unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(at).cast()) }
-    }
-}
 
 /// Copies bytes by a call that the compiler cannot look into, so that it reads none of them again
 /// later: another process may have changed it by then.
@@ -59,7 +23,7 @@ impl Memory for Mapped {
     const SPINS: u32 = 100;
 
     fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes()
     }
 
     fn load(&self, at: usize) -> u32 {
@@ -75,30 +39,27 @@ impl Memory for Mapped {
     }
 
     fn write(&self, at: usize, bytes: &[u8]) {
-        self.check(at, bytes.len());
+        let target = self.address(at, bytes.len());
         // SAFETY: the target is inside, and a slice of Rust's own memory does not overlap it.
-        unsafe { copy_once(bytes.as_ptr(), self.start.as_ptr().add(at), bytes.len()) };
+        unsafe { copy_once(bytes.as_ptr(), target, bytes.len()) };
     }
 
     fn read(&self, at: usize, bytes: &mut [u8]) {
-        self.check(at, bytes.len());
+        let source = self.address(at, bytes.len());
         // SAFETY: as above, the other way.
-        unsafe { copy_once(self.start.as_ptr().add(at), bytes.as_mut_ptr(), bytes.len()) };
+        unsafe { copy_once(source, bytes.as_mut_ptr(), bytes.len()) };
     }
 
     fn sleep(&self, at: usize, value: u32, at_most: Duration) {
-        let at_most = futex::Timespec::try_from(at_most).ok();
-        // Woken, out of time, another value, a signal: each is for the caller to find out.
-        let _ = futex::wait(self.word(at), futex::Flags::empty(), value, at_most.as_ref());
+        self.sleep(at, value, at_most);
     }
 
     fn wake(&self, at: usize, most: u32) {
-        // The kernel takes the number as signed. A wake of memory that is there cannot fail.
-        let _ = futex::wake(self.word(at), futex::Flags::empty(), most.min(i32::MAX as u32));
+        self.wake(at, most);
     }
 
     fn thread(&self) -> u32 {
-        thread::number()
+        commonhold_futex::thread()
     }
 
     fn about_to_lock(&self, at: usize) -> usize {

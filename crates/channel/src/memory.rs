@@ -45,26 +45,3 @@ pub trait Memory {
     /// The time.
     fn now(&self) -> Instant;
 }
-
-/// How long to wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Not at all.
-    No,
-    /// Until then.
-    Until(Instant),
-    /// For ever.
-    Forever,
-}
-
-impl Wait {
-    /// Time that is left, `most` at most; `None`: it is over.
-    pub(crate) fn left(self, now: impl FnOnce() -> Instant, most: Duration) -> Option<Duration> {
-        let left = match self {
-            Wait::No => return None,
-            Wait::Until(end) => end.saturating_duration_since(now()),
-            Wait::Forever => most,
-        };
-        (!left.is_zero()).then_some(left.min(most))
-    }
-}

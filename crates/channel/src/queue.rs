@@ -6,13 +6,9 @@ use crate::layout::{
     HEAD, HEADER_BYTES, MAGIC, RECEIVERS_SLEEP, RECORD_HEADER, SENDERS_SLEEP, TAIL, UNIT, VERSION_1, ring_of,
 };
 use crate::lock::Held;
-use crate::memory::{Memory, Wait};
+use crate::memory::Memory;
+use commonhold_futex::{LONGEST_SLEEP, Wait};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-/// Who sleeps looks again by itself after so long: the one who was to wake it may have been killed
-/// after its store, or be hostile, or somebody else was woken.
-pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Why nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -57,7 +57,7 @@ pub use own::{forget_own, is_own};
 pub use pager::Pager;
 pub use snapshots::SnapshotOptions;
 #[doc(hidden)]
-pub use sync::Until;
+pub use sync::Wait;
 pub use sync::{
     Barrier, Condition, Counter, Mutex, MutexGuard, ReadGuard, RwLock, Semaphore, SyncOptions, WriteGuard,
 };

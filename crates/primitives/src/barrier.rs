@@ -8,7 +8,8 @@
 //! long.
 
 use crate::members::Members;
-use crate::memory::{Memory, Refused, Wait};
+use crate::memory::{Memory, Refused, nap};
+use commonhold_futex::Wait;
 use std::time::Duration;
 
 const ENDED: usize = 8;
@@ -111,12 +112,12 @@ impl Barrier {
             if given_up.is_none() && memory.load(self.at + ENDED) != memory.load(self.at + SETTLED) {
                 given_up = Some(Wait::Until(memory.now() + patience));
             }
-            let Ok(nap) = wait.nap(memory) else { return self.withdraw(memory, number) };
-            let Ok(most) = given_up.unwrap_or(Wait::Forever).nap(memory) else {
+            let Ok(left) = nap(wait, memory) else { return self.withdraw(memory, number) };
+            let Ok(most) = nap(given_up.unwrap_or(Wait::Forever), memory) else {
                 self.give_up(memory, |round| round.number == number);
                 continue;
             };
-            memory.sleep(self.at, number, nap.min(most));
+            memory.sleep(self.at, number, left.min(most));
         }
     }
 

@@ -3,8 +3,9 @@
 //! The lower half is 31 bits of number and `SLEEPERS`, which is set by whoever is about to sleep: a
 //! signal that nobody waits for is one load.
 
-use crate::memory::{Memory, Refused, Wait, Who};
+use crate::memory::{Memory, Refused, Who, nap};
 use crate::mutex::Mutex;
+use commonhold_futex::Wait;
 
 const NUMBER: u64 = 0x7fff_ffff;
 const SLEEPERS: u64 = 0x8000_0000;
@@ -29,7 +30,7 @@ impl Condition {
     ) -> Result<bool, Refused> {
         let (mutex, its) = mutex;
         let mut seen = memory.load(self.0);
-        if !mutex.is_of(its, who) {
+        if mutex.owner(its) != Some(who) {
             return Err(Refused::NotOwner);
         }
         while seen & SLEEPERS == 0 {
@@ -40,7 +41,7 @@ impl Condition {
         }
         mutex.unlock(its, who)?;
         let result = loop {
-            let nap = match wait.nap(memory) {
+            let nap = match nap(wait, memory) {
                 Ok(nap) => nap,
                 Err(refused) => break Err(refused),
             };

@@ -1,6 +1,7 @@
 //! A counter: a number, and whether somebody waits for another one.
 
-use crate::memory::{Memory, Refused, Wait};
+use crate::memory::{Memory, Refused, nap};
+use commonhold_futex::Wait;
 
 /// A counter at a place of some memory.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +34,7 @@ impl Counter {
             if seen != value {
                 return Ok(seen);
             }
-            let nap = wait.nap(memory)?;
+            let nap = nap(wait, memory)?;
             // Said before it is looked at once more, so that who changes it sees one or the other.
             let _ = memory.exchange(self.0 + 8, 0, 1);
             if memory.load(self.0) == value {

@@ -56,12 +56,31 @@ impl Kind {
         kind.is_valid().then_some(kind)
     }
 
+    /// What an object of that tag and size holds: so many of a kind, and no part of one. `None`: no
+    /// primitives, whatever its tag says. (One that is larger than they become would be looked through
+    /// as often as somebody closes it.)
+    pub fn of_object(tag: &str, size_bytes: u64) -> Option<Kind> {
+        let fits = |kind: &Kind| {
+            (1..=kind.most_bytes()).contains(&size_bytes) && size_bytes.is_multiple_of(kind.bytes() as u64)
+        };
+        Kind::of_tag(tag).filter(fits)
+    }
+
     /// Whether its number can be.
     pub fn is_valid(self) -> bool {
         match self {
             Kind::Semaphore { value } => value <= Kind::MOST_VALUE,
             Kind::Barrier { parties } => (1..=Kind::MOST_PARTIES).contains(&parties),
             _ => true,
+        }
+    }
+
+    /// A semaphore's first value, or a barrier's parties; 0 of others.
+    pub const fn number(self) -> u32 {
+        match self {
+            Kind::Semaphore { value } => value,
+            Kind::Barrier { parties } => parties,
+            _ => 0,
         }
     }
 

@@ -9,8 +9,7 @@
 //! | `condition`, `rwlock`, `semaphore`, `barrier`, `counter` | the others |
 //! | `members` | the table of the processes that read, or that a barrier waits for |
 //! | `dead` | what the host does when a process has ended |
-//! | `mapped` | memory that is mapped from a file, and the kernel's futexes |
-//! | `thread` | this thread's number |
+//! | `mapped` | memory that is mapped from a file (`commonhold-futex`) |
 //!
 //! All is written against the trait [`Memory`]: the tests run it in every interleaving (loom), and
 //! kill it after every step. Memory of zeroes is each primitive's first state, so nobody can die
@@ -27,17 +26,15 @@ mod memory;
 mod mutex;
 mod rwlock;
 mod semaphore;
-mod thread;
 
 pub use barrier::{Arrived, Barrier};
+pub use commonhold_futex::{Mapped, Wait, forks, thread};
 pub use condition::Condition;
 pub use counter::Counter;
 pub use dead::free_of_the_dead;
 pub use kind::{Kind, MOST};
-pub use mapped::Mapped;
 pub use members::MEMBERS;
-pub use memory::{Memory, Refused, Wait, Who};
+pub use memory::{Memory, Refused, Who};
 pub use mutex::Mutex;
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
-pub use thread::{forks, thread};

@@ -1,5 +1,6 @@
 //! What a primitive needs of its memory.
 
+use commonhold_futex::{LONGEST_SLEEP, Wait};
 use std::time::{Duration, Instant};
 
 /// Memory that others change at any time, seen by one process. A place is a number of bytes, a
@@ -38,6 +39,21 @@ pub struct Who {
     pub thread: u32,
 }
 
+impl Who {
+    /// The number of a process, never 0: no two that live at once have the same. Its host gives it.
+    pub fn member_of(pid: u32, start_ticks: u64) -> u32 {
+        pid & PID | (start_ticks as u32) << PID.count_ones()
+    }
+
+    /// The number of its process, as its host sees it.
+    pub fn pid(self) -> u32 {
+        self.member & PID
+    }
+}
+
+/// Linux has no larger ones (`PID_MAX_LIMIT`).
+const PID: u32 = (1 << 22) - 1;
+
 /// Why a call came to nothing. Nothing has changed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -57,28 +73,7 @@ pub enum Refused {
     Broken,
 }
 
-/// How long to wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Not at all.
-    No,
-    /// Until then.
-    Until(Instant),
-    /// For ever.
-    Forever,
-}
-
-/// Who sleeps looks again by itself that often: who was about to wake it may have died.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-
-impl Wait {
-    /// How long to sleep now.
-    pub(crate) fn nap(self, memory: &impl Memory) -> Result<Duration, Refused> {
-        let left = match self {
-            Wait::No => return Err(Refused::TimedOut),
-            Wait::Until(end) => end.saturating_duration_since(memory.now()),
-            Wait::Forever => LONGEST_SLEEP,
-        };
-        if left.is_zero() { Err(Refused::TimedOut) } else { Ok(left.min(LONGEST_SLEEP)) }
-    }
+/// How long to sleep now.
+pub(crate) fn nap(wait: Wait, memory: &impl Memory) -> Result<Duration, Refused> {
+    wait.left(|| memory.now(), LONGEST_SLEEP).ok_or(Refused::TimedOut)
 }

@@ -7,7 +7,8 @@
 //! Another process may write anything there: then two threads have it, or nobody gets it. That is
 //! the affair of all who may write it.
 
-use crate::memory::{Memory, Refused, Wait, Who};
+use crate::memory::{Memory, Refused, Who, nap};
+use commonhold_futex::Wait;
 
 const THREAD: u64 = 0x3fff_ffff;
 pub(crate) const DIED: u64 = 0x4000_0000;
@@ -26,6 +27,11 @@ pub(crate) fn word(who: Who) -> u64 {
 /// The process of an owner's word; 0: nobody's.
 pub(crate) fn member(word: u64) -> u32 {
     if word & OWNER == 0 { 0 } else { (word >> 32) as u32 }
+}
+
+/// The thread of an owner's word.
+fn owner(word: u64) -> Option<Who> {
+    (word & OWNER != 0).then(|| Who { member: member(word), thread: (word & THREAD) as u32 })
 }
 
 impl Mutex {
@@ -72,7 +78,7 @@ impl Mutex {
                 seen = memory.load(self.0);
                 continue;
             }
-            let nap = wait.nap(memory);
+            let nap = nap(wait, memory);
             // Whoever slept and gives up may have been woken in the place of another, which sleeps on.
             if seen & SLEEPERS == 0
                 && (nap.is_ok() || sleepers != 0)
@@ -134,14 +140,9 @@ impl Mutex {
         }
     }
 
-    /// Whether that thread has it.
-    pub fn is_of(self, memory: &impl Memory, who: Who) -> bool {
-        memory.load(self.0) & OWNER == word(who)
-    }
-
-    /// Whether its last owner died with it, and nobody has mended that since.
-    pub fn is_damaged(self, memory: &impl Memory) -> bool {
-        memory.load(self.0) & DIED != 0
+    /// Who has it, by the word.
+    pub fn owner(self, memory: &impl Memory) -> Option<Who> {
+        owner(memory.load(self.0))
     }
 
     /// Frees it of an owner whose process is none of the living, unless the word is another's by now.

@@ -7,8 +7,9 @@
 //! Who waits to write goes before readers that come later.
 
 use crate::members::{Members, number};
-use crate::memory::{Memory, Refused, Wait, Who};
+use crate::memory::{Memory, Refused, Who, nap};
 use crate::mutex::{DIED, Mutex, OWNER, SLEEPERS, word};
+use commonhold_futex::Wait;
 
 /// Changed by readers that leave while somebody waits to write.
 const GATE: usize = 8;
@@ -41,7 +42,7 @@ impl RwLock {
             if seen & OWNER == 0 {
                 return Err(Refused::OwnerDied);
             }
-            let nap = wait.nap(memory)?;
+            let nap = nap(wait, memory)?;
             if seen & SLEEPERS == 0 && memory.exchange(self.0, seen, seen | SLEEPERS).is_err() {
                 continue;
             }
@@ -72,7 +73,7 @@ impl RwLock {
                 if number(memory.load(place)) == 0 {
                     break;
                 }
-                match wait.nap(memory) {
+                match nap(wait, memory) {
                     Ok(nap) => memory.sleep(self.gate(), gate as u32, nap),
                     Err(refused) => return self.end_write(memory, who).and(Err(refused)),
                 }

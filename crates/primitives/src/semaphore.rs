@@ -1,7 +1,8 @@
 //! A semaphore: what its value differs from the one that it began with, and whether somebody sleeps.
 
 use crate::kind::Kind;
-use crate::memory::{Memory, Refused, Wait};
+use crate::memory::{Memory, Refused, nap};
+use commonhold_futex::Wait;
 
 /// In the upper half: somebody may sleep until the value is above zero.
 const SLEEPERS: u64 = 1 << 32;
@@ -41,7 +42,7 @@ impl Semaphore {
                 }
                 continue;
             }
-            let nap = wait.nap(memory)?;
+            let nap = nap(wait, memory)?;
             if seen & SLEEPERS == 0
                 && let Err(now) = memory.exchange(self.at, seen, seen | SLEEPERS)
             {

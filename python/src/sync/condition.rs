@@ -7,7 +7,7 @@ use crate::errors::OrRaise;
 use crate::interrupts::{SIGNAL_CHECK, is_main_thread};
 use crate::options::natural;
 use crate::patience::{deadline, in_time, until};
-use commonhold::{ErrorKind, Until};
+use commonhold::{ErrorKind, Wait};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::time::Instant;
@@ -49,7 +49,7 @@ impl Condition {
     fn wait_until(&self, py: Python<'_>, end: Option<Instant>) -> PyResult<bool> {
         let condition = self.named.get(py)?;
         let mutex = self.mutex.get().named.get(py)?;
-        let wait = |deadline| condition.wait_with(&mutex, Until::Deadline(deadline));
+        let wait = |deadline| condition.wait_with(&mutex, Wait::from(deadline));
         if !is_main_thread() {
             return in_time(py, py.detach(|| wait(end)));
         }

@@ -18,6 +18,32 @@ pub(crate) use simple::{Barrier, Counter, Semaphore};
 /// The methods of a class in this folder: those that all have, and its own. Rust allows one block of
 /// them for each class.
 macro_rules! methods {
+    // One that is created with no more than its name.
+    (plain $class:ident, $($own:tt)*) => {
+        methods! { $class,
+            /// Opens it; creates it if there is none, unless told otherwise.
+            #[new]
+            #[pyo3(signature = (name, create = Create::IfMissing, *, mode = 0o600, count = 1, host = None))]
+            fn new(
+                py: Python<'_>,
+                name: String,
+                #[pyo3(from_py_with = creating)] create: Create,
+                #[pyo3(from_py_with = natural)] mode: u32,
+                #[pyo3(from_py_with = natural)] count: u32,
+                host: Option<&Bound<'_, PyAny>>,
+            ) -> PyResult<$class> {
+                let how = Opening { host, name, create, mode, count };
+                let named = Named::open(py, how, |host, name, create, options| match create {
+                    Create::No => commonhold::$class::open(host, name),
+                    Create::IfMissing => commonhold::$class::open_or_create(host, name, options),
+                    Create::New => commonhold::$class::create(host, name, options),
+                })?;
+                Ok($class { named })
+            }
+
+            $($own)*
+        }
+    };
     ($class:ident, $($own:tt)*) => {
         #[pymethods]
         impl $class {

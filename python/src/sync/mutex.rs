@@ -6,7 +6,7 @@ use crate::errors::OrRaise;
 use crate::interrupts::SIGNAL_CHECK;
 use crate::options::natural;
 use crate::patience::{deadline, in_time, until};
-use commonhold::{ErrorKind, Until};
+use commonhold::{ErrorKind, Wait};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -30,20 +30,20 @@ impl Mutex {
         &self,
         py: Python<'_>,
         timeout: Option<f64>,
-        take: impl Fn(&commonhold::Mutex, Until) -> commonhold::Result<T> + Sync,
+        take: impl Fn(&commonhold::Mutex, Wait) -> commonhold::Result<T> + Sync,
     ) -> PyResult<commonhold::Result<T>> {
         let end = deadline(py, timeout)?;
         let mutex = self.named.get(py)?;
-        match take(&mutex, Until::Now) {
+        match take(&mutex, Wait::No) {
             Err(error) if error.kind == ErrorKind::TimedOut => {}
             taken => return Ok(taken),
         }
-        until(py, end, SIGNAL_CHECK, |deadline| take(&mutex, Until::Deadline(deadline)))
+        until(py, end, SIGNAL_CHECK, |deadline| take(&mutex, deadline.into()))
     }
 
     /// As `acquire`.
     pub(super) fn acquire_in_time(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        let taken = self.take(py, timeout, |mutex, until| mutex.acquire(until))?;
+        let taken = self.take(py, timeout, |mutex, wait| mutex.acquire(wait))?;
         in_time(py, taken)
     }
 
@@ -54,35 +54,15 @@ impl Mutex {
 }
 
 /// Takes it also after its owner died; gives whether he had.
-fn take_and_mend(mutex: &commonhold::Mutex, until: Until) -> commonhold::Result<bool> {
-    let died = mutex.acquire_marked(until)?;
+fn take_and_mend(mutex: &commonhold::Mutex, wait: Wait) -> commonhold::Result<bool> {
+    let died = mutex.acquire_marked(wait)?;
     if died {
         mutex.consistent()?;
     }
     Ok(died)
 }
 
-methods! { Mutex,
-    /// Opens it; creates it if there is none, unless told otherwise.
-    #[new]
-    #[pyo3(signature = (name, create = Create::IfMissing, *, mode = 0o600, count = 1, host = None))]
-    fn new(
-        py: Python<'_>,
-        name: String,
-        #[pyo3(from_py_with = creating)] create: Create,
-        #[pyo3(from_py_with = natural)] mode: u32,
-        #[pyo3(from_py_with = natural)] count: u32,
-        host: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Mutex> {
-        let how = Opening { host, name, create, mode, count };
-        let named = Named::open(py, how, |host, name, create, options| match create {
-            Create::No => commonhold::Mutex::open(host, name),
-            Create::IfMissing => commonhold::Mutex::open_or_create(host, name, options),
-            Create::New => commonhold::Mutex::create(host, name, options),
-        })?;
-        Ok(Mutex { named })
-    }
-
+methods! { plain Mutex,
     /// Takes it for this thread; gives whether it was free in time.
     #[pyo3(signature = (timeout = None))]
     fn acquire(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {

@@ -6,7 +6,7 @@ use crate::errors::OrRaise;
 use crate::interrupts::SIGNAL_CHECK;
 use crate::options::natural;
 use crate::patience::{deadline, until};
-use commonhold::{ErrorKind, Result, Until};
+use commonhold::{ErrorKind, Result, Wait};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::time::Duration;
@@ -41,12 +41,12 @@ enum How {
 
 impl How {
     /// Takes it; gives whether its writer had died.
-    fn take(self, lock: &commonhold::RwLock, until: Until) -> Result<bool> {
+    fn take(self, lock: &commonhold::RwLock, wait: Wait) -> Result<bool> {
         match self {
-            How::Read => lock.acquire_read(until).map(|()| false),
-            How::Write => lock.acquire_write(until).map(|()| false),
+            How::Read => lock.acquire_read(wait).map(|()| false),
+            How::Write => lock.acquire_write(wait).map(|()| false),
             How::Mend => {
-                let died = lock.acquire_write_marked(until)?;
+                let died = lock.acquire_write_marked(wait)?;
                 if died {
                     lock.consistent()?;
                 }
@@ -71,9 +71,9 @@ impl Holding {
         let end = deadline(py, self.timeout)?;
         let (how, lock) = (self.how, self.lock.get().named.get(py)?);
         let longest = if how == How::Read { SIGNAL_CHECK } else { LONGEST_WRITE };
-        let taken = match how.take(&lock, Until::Now) {
+        let taken = match how.take(&lock, Wait::No) {
             Err(error) if error.kind == ErrorKind::TimedOut => {
-                until(py, end, longest, |deadline| how.take(&lock, Until::Deadline(deadline)))?
+                until(py, end, longest, |deadline| how.take(&lock, deadline.into()))?
             }
             taken => taken,
         };
@@ -89,27 +89,7 @@ impl Holding {
     }
 }
 
-methods! { RwLock,
-    /// Opens it; creates it if there is none, unless told otherwise.
-    #[new]
-    #[pyo3(signature = (name, create = Create::IfMissing, *, mode = 0o600, count = 1, host = None))]
-    fn new(
-        py: Python<'_>,
-        name: String,
-        #[pyo3(from_py_with = creating)] create: Create,
-        #[pyo3(from_py_with = natural)] mode: u32,
-        #[pyo3(from_py_with = natural)] count: u32,
-        host: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<RwLock> {
-        let how = Opening { host, name, create, mode, count };
-        let named = Named::open(py, how, |host, name, create, options| match create {
-            Create::No => commonhold::RwLock::open(host, name),
-            Create::IfMissing => commonhold::RwLock::open_or_create(host, name, options),
-            Create::New => commonhold::RwLock::create(host, name, options),
-        })?;
-        Ok(RwLock { named })
-    }
-
+methods! { plain RwLock,
     /// Holds it to read within a `with` block.
     #[pyo3(signature = (timeout = None))]
     fn read(slf: Bound<'_, Self>, timeout: Option<f64>) -> Holding {

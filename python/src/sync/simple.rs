@@ -189,27 +189,7 @@ methods! { Barrier,
     }
 }
 
-methods! { Counter,
-    /// Opens it; creates it if there is none, unless told otherwise.
-    #[new]
-    #[pyo3(signature = (name, create = Create::IfMissing, *, mode = 0o600, count = 1, host = None))]
-    fn new(
-        py: Python<'_>,
-        name: String,
-        #[pyo3(from_py_with = creating)] create: Create,
-        #[pyo3(from_py_with = natural)] mode: u32,
-        #[pyo3(from_py_with = natural)] count: u32,
-        host: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Counter> {
-        let how = Opening { host, name, create, mode, count };
-        let named = Named::open(py, how, |host, name, create, options| match create {
-            Create::No => commonhold::Counter::open(host, name),
-            Create::IfMissing => commonhold::Counter::open_or_create(host, name, options),
-            Create::New => commonhold::Counter::create(host, name, options),
-        })?;
-        Ok(Counter { named })
-    }
-
+methods! { plain Counter,
     /// Its value just now.
     #[getter]
     fn value(&self, py: Python<'_>) -> PyResult<u64> {

@@ -12,7 +12,7 @@
 
 use super::{Agent, Done, Failure, number, wrong};
 use crate::page;
-use commonhold::{Barrier, Condition, Counter, Mutex, RwLock, Semaphore, SyncOptions, Until};
+use commonhold::{Barrier, Condition, Counter, Mutex, RwLock, Semaphore, SyncOptions, Wait};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -29,11 +29,11 @@ pub enum Primitive {
 
 use Primitive as P;
 
-fn until(word: &str) -> Result<Until, Failure> {
+fn until(word: &str) -> Result<Wait, Failure> {
     Ok(match word {
-        "-" => Until::Deadline(None),
-        "0" => Until::Now,
-        _ => Until::Deadline(deadline(word)?),
+        "-" => Wait::Forever,
+        "0" => Wait::No,
+        _ => deadline(word)?.into(),
     })
 }
 
@@ -166,7 +166,7 @@ fn use_primitive(verb: &str, primitive: &P, rest: &[&str]) -> Done {
             it.broadcast();
             Ok(String::new())
         }
-        (P::Semaphore(it), "acquire", [time]) => done(it.acquire_until(until(time)?)),
+        (P::Semaphore(it), "acquire", [time]) => done(it.acquire_with(until(time)?)),
         (P::Semaphore(it), "release", [more]) => done(it.release(number(more)? as u32)),
         (P::Semaphore(it), "value", []) => Ok(it.value().to_string()),
         (P::Barrier(it), "arrive", [time]) => Ok(it.wait(deadline(time)?)?.to_string()),

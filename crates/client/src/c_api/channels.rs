@@ -2,13 +2,13 @@
 
 use super::objects::{access_of, ch_object, handle as object_handle, object};
 use super::outcome::{guard, guard_code, text};
-use super::{host, null};
+use super::{host, null, wait_of};
 use crate::channel::Wait;
 use crate::{Channel, ChannelOptions, Error, ErrorKind, Landing, Result, Translation};
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// `ch_channel`: an open channel.
 #[allow(non_camel_case_types)] // the name of the header
@@ -40,14 +40,6 @@ unsafe fn channel<'a>(channel: *const ch_channel) -> Result<&'a Channel> {
 
 fn handle(channel: Channel) -> *mut ch_channel {
     Box::into_raw(Box::new(ch_channel(channel)))
-}
-
-fn wait_of(timeout_ms: c_int) -> Wait {
-    match u64::try_from(timeout_ms) {
-        Ok(0) => Wait::No,
-        Ok(ms) => Wait::Until(Instant::now() + Duration::from_millis(ms)),
-        Err(_) => Wait::Forever,
-    }
 }
 
 /// # Safety

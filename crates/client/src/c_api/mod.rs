@@ -25,11 +25,12 @@ pub use pager::*;
 pub use structs::*;
 pub use sync::*;
 
-use crate::{Error, Host, Result, link::lock};
+use crate::{Error, Host, Result, channel::Wait, link::lock};
 use outcome::{guard_code, optional_text};
 use std::ffi::{CStr, c_char, c_int};
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// The host that all calls without another one use.
 pub(crate) static DEFAULT_HOST: Mutex<Option<Host>> = Mutex::new(None);
@@ -72,6 +73,15 @@ pub extern "C" fn ch_version() -> *const c_char {
             Err(_) => c"",
         };
     VERSION.as_ptr()
+}
+
+/// A time as the headers have it: milliseconds, -1 for ever, 0 not at all.
+fn wait_of(timeout_ms: c_int) -> Wait {
+    match u64::try_from(timeout_ms) {
+        Ok(0) => Wait::No,
+        Ok(ms) => Wait::Until(Instant::now() + Duration::from_millis(ms)),
+        Err(_) => Wait::Forever,
+    }
 }
 
 fn null(what: &str) -> Error {

@@ -1,25 +1,16 @@
 //! Locks by name: `include/commonhold_sync.h`. Calls return 0 or an error number, as pthread's do.
 
 use super::outcome::{guard, noted_errno, text};
-use super::{host, null};
+use super::{host, null, wait_of};
 use crate::{
-    Barrier, Condition, Counter, Error, ErrorKind, Mutex, Result, RwLock, Semaphore, SyncOptions, Until,
+    Barrier, Condition, Counter, Error, ErrorKind, Mutex, Result, RwLock, Semaphore, SyncOptions, Wait,
 };
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
-use std::time::{Duration, Instant};
 
 const CREATE: c_int = 1;
 const EXCLUSIVE: c_int = 2;
 const BARRIER_LAST: c_int = -1;
-
-fn until(timeout_ms: c_int) -> Until {
-    match u64::try_from(timeout_ms) {
-        Ok(0) => Until::Now,
-        Ok(ms) => Until::Deadline(Some(Instant::now() + Duration::from_millis(ms))),
-        Err(_) => Until::Deadline(None),
-    }
-}
 
 /// Runs a call: 0, or an error number.
 fn number_of(run: impl FnOnce() -> Result<()>) -> c_int {
@@ -27,16 +18,12 @@ fn number_of(run: impl FnOnce() -> Result<()>) -> c_int {
     done.err().unwrap_or(0)
 }
 
-/// What is not free at once is busy, and not late.
-fn busy(error: Error) -> Error {
-    match error.kind {
-        ErrorKind::TimedOut => Error::new(ErrorKind::Busy, error.message),
+/// What is to be had at once, and is not, is busy, and not late.
+fn within<T>(timeout_ms: c_int, take: impl FnOnce(Wait) -> Result<T>) -> Result<T> {
+    take(wait_of(timeout_ms)).map_err(|error| match error.kind {
+        ErrorKind::TimedOut if timeout_ms == 0 => Error::new(ErrorKind::Busy, error.message),
         _ => error,
-    }
-}
-
-fn in_time(timeout_ms: c_int, done: Result<()>) -> Result<()> {
-    if timeout_ms == 0 { done.map_err(busy) } else { done }
+    })
 }
 
 /// `EOWNERDEAD`, with the lock.
@@ -164,23 +151,21 @@ kind!(ch_sem, Semaphore, ch_sem_open, ch_sem_at, ch_sem_close, (value));
 kind!(ch_barrier, Barrier, ch_barrier_open, ch_barrier_at, ch_barrier_close, (parties));
 
 calls!(ch_mutex:
-    ch_mutex_trylock() |mutex| mutex.acquire_marked(Until::Now).map_err(busy).and_then(owner_died);
+    ch_mutex_trylock() |mutex| within(0, |wait| mutex.acquire_marked(wait)).and_then(owner_died);
     ch_mutex_timedlock(timeout_ms: c_int) |mutex| {
-        let died = mutex.acquire_marked(until(timeout_ms));
-        died.map_err(|error| if timeout_ms == 0 { busy(error) } else { error }).and_then(owner_died)
+        within(timeout_ms, |wait| mutex.acquire_marked(wait)).and_then(owner_died)
     };
     ch_mutex_consistent() |mutex| mutex.consistent();
 );
 
 calls!(ch_rwlock:
-    ch_rwlock_rdlock() |lock| lock.acquire_read(Until::Deadline(None));
-    ch_rwlock_tryrdlock() |lock| lock.acquire_read(Until::Now).map_err(busy);
-    ch_rwlock_timedrdlock(timeout_ms: c_int) |lock| in_time(timeout_ms, lock.acquire_read(until(timeout_ms)));
-    ch_rwlock_wrlock() |lock| lock.acquire_write_marked(Until::Deadline(None)).and_then(owner_died);
-    ch_rwlock_trywrlock() |lock| lock.acquire_write_marked(Until::Now).map_err(busy).and_then(owner_died);
+    ch_rwlock_rdlock() |lock| lock.acquire_read(Wait::Forever);
+    ch_rwlock_tryrdlock() |lock| within(0, |wait| lock.acquire_read(wait));
+    ch_rwlock_timedrdlock(timeout_ms: c_int) |lock| within(timeout_ms, |wait| lock.acquire_read(wait));
+    ch_rwlock_wrlock() |lock| lock.acquire_write_marked(Wait::Forever).and_then(owner_died);
+    ch_rwlock_trywrlock() |lock| within(0, |wait| lock.acquire_write_marked(wait)).and_then(owner_died);
     ch_rwlock_timedwrlock(timeout_ms: c_int) |lock| {
-        let died = lock.acquire_write_marked(until(timeout_ms));
-        died.map_err(|error| if timeout_ms == 0 { busy(error) } else { error }).and_then(owner_died)
+        within(timeout_ms, |wait| lock.acquire_write_marked(wait)).and_then(owner_died)
     };
     ch_rwlock_unlock() |lock| lock.release();
     ch_rwlock_consistent() |lock| lock.consistent();
@@ -188,10 +173,8 @@ calls!(ch_rwlock:
 
 calls!(ch_sem:
     ch_sem_wait() |semaphore| semaphore.acquire(None);
-    ch_sem_trywait() |semaphore| semaphore.acquire_until(Until::Now).map_err(busy);
-    ch_sem_timedwait(timeout_ms: c_int) |semaphore| {
-        in_time(timeout_ms, semaphore.acquire_until(until(timeout_ms)))
-    };
+    ch_sem_trywait() |semaphore| within(0, |wait| semaphore.acquire_with(wait));
+    ch_sem_timedwait(timeout_ms: c_int) |semaphore| within(timeout_ms, |wait| semaphore.acquire_with(wait));
     ch_sem_post(more: u32) |semaphore| semaphore.release(more);
 );
 
@@ -218,7 +201,7 @@ pub unsafe extern "C" fn ch_mutex_lock(handle: *const ch_mutex) -> c_int {
     }
     number_of(|| {
         let mutex = mutex.ok_or_else(|| null("the handle"))?;
-        mutex.0.acquire_marked(Until::Deadline(None)).and_then(owner_died)
+        mutex.0.acquire_marked(Wait::Forever).and_then(owner_died)
     })
 }
 
@@ -259,7 +242,7 @@ pub unsafe extern "C" fn ch_cond_timedwait(
     number_of(|| {
         // SAFETY: the caller's promise.
         let (cond, mutex) = unsafe { (ch_cond::get(cond)?, ch_mutex::get(mutex)?) };
-        cond.wait_with(mutex, until(timeout_ms))
+        cond.wait_with(mutex, wait_of(timeout_ms))
     })
 }
 
@@ -283,7 +266,7 @@ pub unsafe extern "C" fn ch_barrier_timedwait(barrier: *const ch_barrier, timeou
     let failed = number_of(|| {
         // SAFETY: the caller's promise.
         let barrier = unsafe { ch_barrier::get(barrier) }?;
-        is_last = barrier.wait_until(until(timeout_ms))?;
+        is_last = barrier.wait_with(wait_of(timeout_ms))?;
         Ok(())
     });
     if is_last { BARRIER_LAST } else { failed }
@@ -356,8 +339,7 @@ pub unsafe extern "C" fn ch_counter_wait(
         // SAFETY: the caller's promise.
         let (counter, value) = unsafe { (ch_counter::get(counter)?, value.as_mut()) };
         let value = value.ok_or_else(|| null("value"))?;
-        let seen = counter.wait_while_until(*value, until(timeout_ms));
-        *value = seen.map_err(|error| if timeout_ms == 0 { busy(error) } else { error })?;
+        *value = within(timeout_ms, |wait| counter.wait_while_with(*value, wait))?;
         Ok(())
     })
 }

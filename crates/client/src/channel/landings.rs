@@ -172,7 +172,7 @@ impl Channel {
         region: (*const u8, usize),
         deadline: Option<Instant>,
     ) -> Result<()> {
-        let wait = super::wait_until(deadline);
+        let wait = Wait::from(deadline);
         self.ready()?;
         let (queue, length) = (&self.inner.queue, region.1 as u64);
         let asked = Asked { bytes: region.1, wait };

@@ -212,7 +212,7 @@ impl Channel {
 
     /// Sends bytes. Waits for room, until the deadline.
     pub fn send(&self, kind: u32, bytes: &[u8], deadline: Option<Instant>) -> Result<()> {
-        let wait = wait_until(deadline);
+        let wait = Wait::from(deadline);
         let full = || Err(self.explain(Refused::Full, Asked { bytes: bytes.len(), wait }));
         if self.put(kind, bytes, wait)? { Ok(()) } else { full() }
     }
@@ -253,7 +253,7 @@ impl Channel {
     /// as the message, or a slice. A message that is longer than a slice is [`ErrorKind::Invalid`],
     /// and stays.
     pub fn receive_into(&self, buffer: &mut impl Buffer, deadline: Option<Instant>) -> Result<Received> {
-        let wait = wait_until(deadline);
+        let wait = Wait::from(deadline);
         let empty = || self.explain(Refused::Empty, Asked { bytes: 0, wait });
         self.take(buffer, wait)?.ok_or_else(empty)
     }
@@ -292,9 +292,4 @@ impl Channel {
         locks that it has when it dies: use channels in another";
         Err(Error::new(ErrorKind::Unsupported, what))
     }
-}
-
-/// No deadline is for ever.
-pub(crate) fn wait_until(deadline: Option<Instant>) -> Wait {
-    deadline.map_or(Wait::Forever, Wait::Until)
 }

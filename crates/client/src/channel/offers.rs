@@ -3,8 +3,8 @@
 //! The host keeps what is on its way: the message has a number of 128 bits alone, which who
 //! receives it gives to the host. `docs/MESSAGES.md`, "Handles".
 
-use super::Channel;
 use super::errors::Asked;
+use super::{Channel, Wait};
 use crate::host::nonce;
 use crate::object::Core;
 use crate::{Access, CreateOptions, Error, ErrorKind, MapOptions, Object, Protection, Result};
@@ -106,7 +106,7 @@ impl Channel {
         (kind, bytes): (u32, &[u8]),
         deadline: Option<Instant>,
     ) -> Result<()> {
-        let wait = super::wait_until(deadline);
+        let wait = Wait::from(deadline);
         self.ready()?;
         let channel = &self.inner.object.core;
         channel.open_again_if_needed()?;

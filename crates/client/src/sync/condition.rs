@@ -2,9 +2,9 @@
 
 use super::Mutex;
 use super::mutex::MutexGuard;
-use super::shared::{Place, SyncOptions, Until};
-use crate::{Host, Object, Result};
-use commonhold_primitives::Kind;
+use super::shared::{Place, SyncOptions, placed};
+use crate::{Host, Result};
+use commonhold_primitives::{Kind, Wait};
 use std::time::Instant;
 
 /// A condition with a name: threads wait until another signals. What they wait for is the
@@ -27,6 +27,8 @@ pub struct Condition {
     place: Place,
 }
 
+placed!(Condition);
+
 impl Condition {
     /// Creates one, or as many as the options say.
     pub fn create(host: &Host, name: &str, options: &SyncOptions) -> Result<Condition> {
@@ -35,43 +37,28 @@ impl Condition {
 
     /// Opens it.
     pub fn open(host: &Host, name: &str) -> Result<Condition> {
-        Place::open(host, name, "condition").map(|(place, _)| Condition { place })
+        Place::open(host, name, "condition").map(|place| Condition { place })
     }
 
     /// Opens it, or creates it if there is none.
     pub fn open_or_create(host: &Host, name: &str, options: &SyncOptions) -> Result<Condition> {
-        Place::open_or_create(host, name, Kind::Condition, options).map(|(place, _)| Condition { place })
-    }
-
-    /// How many the object holds.
-    pub fn count(&self) -> u32 {
-        self.place.count()
-    }
-
-    /// Another one of the object.
-    pub fn at(&self, index: u32) -> Result<Condition> {
-        self.place.nth(index).map(|place| Condition { place })
-    }
-
-    /// The object that holds it.
-    pub fn object(&self) -> &Object {
-        self.place.object()
+        Place::open_or_create(host, name, Kind::Condition, options).map(|place| Condition { place })
     }
 
     /// Lets the mutex go, waits for a signal, and takes the mutex again, however long that takes. It
     /// may return without a signal. After [`TimedOut`](crate::ErrorKind::TimedOut) and
     /// [`OwnerDied`](crate::ErrorKind::OwnerDied) (of the mutex, meanwhile) the guard holds, too.
     pub fn wait(&self, guard: &MutexGuard<'_>, deadline: Option<Instant>) -> Result<()> {
-        self.wait_with(guard.mutex, Until::Deadline(deadline))
+        self.wait_with(guard.mutex, deadline.into())
     }
 
     /// [`wait`](Self::wait), of a thread that has the mutex without a guard.
     #[doc(hidden)]
-    pub fn wait_with(&self, mutex: &Mutex, until: Until) -> Result<()> {
+    pub fn wait_with(&self, mutex: &Mutex, wait: Wait) -> Result<()> {
         use commonhold_primitives::Refused;
         let who = mutex.place.who()?;
         let its = (mutex.raw(), &mutex.place.inner.memory);
-        match self.raw().wait(&self.place.inner.memory, its, who, until.wait()) {
+        match self.raw().wait(&self.place.inner.memory, its, who, wait) {
             Ok(false) => Ok(()),
             Ok(true) => Err(mutex.place.explain(Refused::OwnerDied)),
             Err(refused @ Refused::TimedOut) => Err(self.place.explain(refused)),

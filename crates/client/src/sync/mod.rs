@@ -11,10 +11,10 @@ mod rwlock;
 mod shared;
 mod simple;
 
+#[doc(hidden)] // for bindings, which have no guards
+pub use commonhold_primitives::Wait;
 pub use condition::Condition;
 pub use mutex::{Mutex, MutexGuard};
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
 pub use shared::SyncOptions;
-#[doc(hidden)]
-pub use shared::Until;
 pub use simple::{Barrier, Counter, Semaphore};

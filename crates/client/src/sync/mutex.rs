@@ -1,8 +1,8 @@
 //! A mutex with a name.
 
-use super::shared::{Place, SyncOptions, Until};
-use crate::{Error, ErrorKind, Host, Object, Result};
-use commonhold_primitives::{Kind, Refused};
+use super::shared::{Place, SyncOptions, placed};
+use crate::{Error, ErrorKind, Host, Result};
+use commonhold_primitives::{Kind, Refused, Wait};
 use std::marker::PhantomData;
 use std::time::Instant;
 
@@ -35,6 +35,8 @@ pub struct MutexGuard<'m> {
     _of_this_thread: PhantomData<*const ()>,
 }
 
+placed!(Mutex);
+
 impl Mutex {
     /// Creates one, or as many as the options say, free.
     pub fn create(host: &Host, name: &str, options: &SyncOptions) -> Result<Mutex> {
@@ -43,38 +45,23 @@ impl Mutex {
 
     /// Opens it.
     pub fn open(host: &Host, name: &str) -> Result<Mutex> {
-        Place::open(host, name, "mutex").map(|(place, _)| Mutex { place })
+        Place::open(host, name, "mutex").map(|place| Mutex { place })
     }
 
     /// Opens it, or creates it if there is none.
     pub fn open_or_create(host: &Host, name: &str, options: &SyncOptions) -> Result<Mutex> {
-        Place::open_or_create(host, name, Kind::Mutex, options).map(|(place, _)| Mutex { place })
-    }
-
-    /// How many the object holds.
-    pub fn count(&self) -> u32 {
-        self.place.count()
-    }
-
-    /// Another one of the object; this is number 0 unless it came from here.
-    pub fn at(&self, index: u32) -> Result<Mutex> {
-        self.place.nth(index).map(|place| Mutex { place })
-    }
-
-    /// The object that holds it.
-    pub fn object(&self) -> &Object {
-        self.place.object()
+        Place::open_or_create(host, name, Kind::Mutex, options).map(|place| Mutex { place })
     }
 
     /// Takes it; waits until it is free, or for the deadline ([`ErrorKind::TimedOut`]; `None`: for
     /// ever). This thread having it already is [`ErrorKind::Deadlock`].
     pub fn lock(&self, deadline: Option<Instant>) -> Result<MutexGuard<'_>> {
-        self.acquire(Until::Deadline(deadline)).map(|()| self.guard())
+        self.acquire(deadline.into()).map(|()| self.guard())
     }
 
     /// Takes it if it is free now.
     pub fn try_lock(&self) -> Result<Option<MutexGuard<'_>>> {
-        match self.acquire(Until::Now) {
+        match self.acquire(Wait::No) {
             Ok(()) => Ok(Some(self.guard())),
             Err(error) if error.kind == ErrorKind::TimedOut => Ok(None),
             Err(error) => Err(error),
@@ -84,7 +71,7 @@ impl Mutex {
     /// Takes it, also after its owner died: then the second is true. From the guard's drop on it is
     /// as any other; so mend what it guards before.
     pub fn lock_and_mend(&self, deadline: Option<Instant>) -> Result<(MutexGuard<'_>, bool)> {
-        let died = self.acquire_marked(Until::Deadline(deadline))?;
+        let died = self.acquire_marked(deadline.into())?;
         let guard = self.guard();
         if died {
             self.consistent()?;
@@ -98,8 +85,8 @@ impl Mutex {
 
     /// Takes it, unless its owner died.
     #[doc(hidden)]
-    pub fn acquire(&self, until: Until) -> Result<()> {
-        if self.acquire_marked(until)? {
+    pub fn acquire(&self, wait: Wait) -> Result<()> {
+        if self.acquire_marked(wait)? {
             self.release()?;
             return Err(self.explain(Refused::OwnerDied));
         }
@@ -109,9 +96,9 @@ impl Mutex {
     /// Takes it; gives whether its owner died, which stays so until it is said to be consistent.
     #[doc(hidden)]
     #[inline]
-    pub fn acquire_marked(&self, until: Until) -> Result<bool> {
+    pub fn acquire_marked(&self, wait: Wait) -> Result<bool> {
         let who = self.place.who()?;
-        self.raw().lock(&self.place.inner.memory, who, until.wait()).map_err(|refused| self.explain(refused))
+        self.raw().lock(&self.place.inner.memory, who, wait).map_err(|refused| self.explain(refused))
     }
 
     /// What it guards is whole.

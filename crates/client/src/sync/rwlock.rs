@@ -1,8 +1,8 @@
 //! A lock to read or to write, with a name.
 
-use super::shared::{Place, SyncOptions, Until};
-use crate::{ErrorKind, Host, Object, Result};
-use commonhold_primitives::{Kind, Refused};
+use super::shared::{Place, SyncOptions, placed};
+use crate::{ErrorKind, Host, Result};
+use commonhold_primitives::{Kind, Refused, Wait};
 use std::marker::PhantomData;
 use std::time::Instant;
 
@@ -31,6 +31,8 @@ pub struct WriteGuard<'l> {
     _of_this_thread: PhantomData<*const ()>,
 }
 
+placed!(RwLock);
+
 impl RwLock {
     /// Creates one, or as many as the options say, free.
     pub fn create(host: &Host, name: &str, options: &SyncOptions) -> Result<RwLock> {
@@ -39,55 +41,39 @@ impl RwLock {
 
     /// Opens it.
     pub fn open(host: &Host, name: &str) -> Result<RwLock> {
-        Place::open(host, name, "rwlock").map(|(place, _)| RwLock { place })
+        Place::open(host, name, "rwlock").map(|place| RwLock { place })
     }
 
     /// Opens it, or creates it if there is none.
     pub fn open_or_create(host: &Host, name: &str, options: &SyncOptions) -> Result<RwLock> {
-        Place::open_or_create(host, name, Kind::RwLock, options).map(|(place, _)| RwLock { place })
-    }
-
-    /// How many the object holds.
-    pub fn count(&self) -> u32 {
-        self.place.count()
-    }
-
-    /// Another one of the object.
-    pub fn at(&self, index: u32) -> Result<RwLock> {
-        self.place.nth(index).map(|place| RwLock { place })
-    }
-
-    /// The object that holds it.
-    pub fn object(&self) -> &Object {
-        self.place.object()
+        Place::open_or_create(host, name, Kind::RwLock, options).map(|place| RwLock { place })
     }
 
     /// Takes it to read; waits until nobody writes, or for the deadline.
     pub fn read(&self, deadline: Option<Instant>) -> Result<ReadGuard<'_>> {
-        self.acquire_read(Until::Deadline(deadline))
-            .map(|()| ReadGuard { lock: self, _of_this_thread: PhantomData })
+        self.acquire_read(deadline.into()).map(|()| ReadGuard { lock: self, _of_this_thread: PhantomData })
     }
 
     /// Takes it to write; waits until nobody reads or writes, or for the deadline.
     pub fn write(&self, deadline: Option<Instant>) -> Result<WriteGuard<'_>> {
-        self.acquire_write(Until::Deadline(deadline))?;
+        self.acquire_write(deadline.into())?;
         Ok(WriteGuard { lock: self, _of_this_thread: PhantomData })
     }
 
     /// Takes it to read if nobody writes now.
     pub fn try_read(&self) -> Result<Option<ReadGuard<'_>>> {
-        now(self.acquire_read(Until::Now), || ReadGuard { lock: self, _of_this_thread: PhantomData })
+        now(self.acquire_read(Wait::No), || ReadGuard { lock: self, _of_this_thread: PhantomData })
     }
 
     /// Takes it to write if nobody reads or writes now.
     pub fn try_write(&self) -> Result<Option<WriteGuard<'_>>> {
-        now(self.acquire_write(Until::Now), || WriteGuard { lock: self, _of_this_thread: PhantomData })
+        now(self.acquire_write(Wait::No), || WriteGuard { lock: self, _of_this_thread: PhantomData })
     }
 
     /// Takes it to write, also after its writer died: then the second is true. From the guard's
     /// drop on it is as any other; so mend what it guards before.
     pub fn write_and_mend(&self, deadline: Option<Instant>) -> Result<(WriteGuard<'_>, bool)> {
-        let died = self.acquire_write_marked(Until::Deadline(deadline))?;
+        let died = self.acquire_write_marked(deadline.into())?;
         let guard = WriteGuard { lock: self, _of_this_thread: PhantomData };
         if died {
             self.consistent()?;
@@ -97,16 +83,16 @@ impl RwLock {
 
     /// Takes it to read.
     #[doc(hidden)]
-    pub fn acquire_read(&self, until: Until) -> Result<()> {
+    pub fn acquire_read(&self, wait: Wait) -> Result<()> {
         let who = self.place.who()?;
-        let done = self.raw().read(&self.place.inner.memory, who, until.wait());
+        let done = self.raw().read(&self.place.inner.memory, who, wait);
         done.map_err(|refused| self.place.explain(refused))
     }
 
     /// Takes it to write, unless its writer died.
     #[doc(hidden)]
-    pub fn acquire_write(&self, until: Until) -> Result<()> {
-        if self.acquire_write_marked(until)? {
+    pub fn acquire_write(&self, wait: Wait) -> Result<()> {
+        if self.acquire_write_marked(wait)? {
             self.release_write()?;
             return Err(self.place.explain(Refused::OwnerDied));
         }
@@ -115,9 +101,9 @@ impl RwLock {
 
     /// Takes it to write; gives whether its writer died, which stays so until it is said to be consistent.
     #[doc(hidden)]
-    pub fn acquire_write_marked(&self, until: Until) -> Result<bool> {
+    pub fn acquire_write_marked(&self, wait: Wait) -> Result<bool> {
         let who = self.place.who()?;
-        let done = self.raw().write(&self.place.inner.memory, who, until.wait());
+        let done = self.raw().write(&self.place.inner.memory, who, wait);
         done.map_err(|refused| self.place.explain(refused))
     }
 

@@ -1,16 +1,14 @@
 //! What all primitives have in common: an object, its memory, and who uses it.
 
-use crate::channel::wait_until;
 use crate::link::wrong_reply;
 use crate::{Access, CreateOptions, Error, ErrorKind, Host, MapOptions, Mapping, Object, Result};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Reply, Request};
-use commonhold_primitives::{Kind, MEMBERS, MOST, Mapped, Memory, Refused, Wait, Who, forks, thread};
+use commonhold_primitives::{Kind, MEMBERS, MOST, Mapped, Refused, Who, forks, thread};
 use rustix::fs::SealFlags;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 /// How to create primitives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +71,7 @@ impl Place {
         })
     }
 
-    pub(crate) fn open(host: &Host, name: &str, word: &str) -> Result<(Place, Kind)> {
+    pub(crate) fn open(host: &Host, name: &str, word: &str) -> Result<Place> {
         let object = host.open(name, Access::ReadWrite)?;
         let tag = &object.options().tag;
         let kind = Kind::of_tag(tag).filter(|kind| kind.word() == word).ok_or_else(|| {
@@ -82,7 +80,7 @@ impl Place {
             );
             Error::new(ErrorKind::Mismatch, what)
         })?;
-        Ok((Self::of(host, object, kind)?, kind))
+        Self::of(host, object, kind)
     }
 
     /// Opens it; if there is none, creates it. Who comes at the same time gets the same.
@@ -91,7 +89,7 @@ impl Place {
         name: &str,
         kind: Kind,
         options: &SyncOptions,
-    ) -> Result<(Place, Kind)> {
+    ) -> Result<Place> {
         loop {
             match Self::open(host, name, kind.word()) {
                 Err(error) if error.kind == ErrorKind::NotFound => {}
@@ -99,7 +97,7 @@ impl Place {
             }
             match Self::create(host, name, kind, options) {
                 Err(error) if error.kind == ErrorKind::Exists => {}
-                created => return created.map(|place| (place, kind)),
+                created => return created,
             }
         }
     }
@@ -109,7 +107,8 @@ impl Place {
         let is_none =
             |why: &str| Err(Error::new(ErrorKind::Mismatch, format!("object {name} {why}: create another")));
         let bytes = object.size_bytes() as usize;
-        if object.core.is_controlled() || bytes == 0 || !bytes.is_multiple_of(kind.bytes()) {
+        let holds = Kind::of_object(&object.options().tag, object.size_bytes());
+        if object.core.is_controlled() || holds != Some(kind) {
             return is_none("holds no primitives, whatever its tag says");
         }
         let seals = rustix::fs::fcntl_get_seals(object.core.fd());
@@ -145,6 +144,12 @@ impl Place {
             )));
         }
         Ok(Place { inner: self.inner.clone(), at: index as usize * self.inner.kind.bytes() })
+    }
+
+    /// What its object was created with, of a kind that has a number.
+    #[inline]
+    pub(crate) fn number(&self) -> u32 {
+        self.inner.kind.number()
     }
 
     pub(crate) fn object(&self) -> &Object {
@@ -188,12 +193,11 @@ impl Place {
         let inner = &*self.inner;
         let (name, word) = (inner.object.core.label(), inner.kind.word());
         let owner = || {
-            let seen = inner.memory.load(self.at);
-            let (process, thread) = ((seen >> 32) as u32 & 0x003f_ffff, seen & 0x3fff_ffff);
-            match thread {
-                0 => String::new(),
-                _ => format!("; thread {thread} of process {process} has it"),
-            }
+            // A lock's first word is its writer's mutex.
+            let has = commonhold_primitives::Mutex(self.at).owner(&inner.memory);
+            has.map_or_else(String::new, |who| {
+                format!("; thread {} of process {} has it", who.thread, who.pid())
+            })
         };
         let (kind, what) = match refused {
             Refused::TimedOut => (ErrorKind::TimedOut, match inner.kind {
@@ -235,24 +239,25 @@ fn ask_member(object: &Object) -> Result<u32> {
     }
 }
 
-/// When to give up.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub enum Until {
-    /// Without waiting.
-    Now,
-    /// Then; `None`: never.
-    Deadline(Option<Instant>),
-}
+/// What each kind has: others of the same object.
+macro_rules! placed {
+    ($kind:ident) => {
+        impl $kind {
+            /// How many the object holds.
+            pub fn count(&self) -> u32 {
+                self.place.count()
+            }
 
-impl Until {
-    pub(crate) fn wait(self) -> Wait {
-        match self {
-            Until::Now => Wait::No,
-            Until::Deadline(deadline) => match wait_until(deadline) {
-                crate::channel::Wait::Until(end) => Wait::Until(end),
-                _ => Wait::Forever,
-            },
+            /// Another one of the object; this is number 0 unless it came from here.
+            pub fn at(&self, index: u32) -> crate::Result<$kind> {
+                self.place.nth(index).map(|place| $kind { place })
+            }
+
+            /// The object that holds it.
+            pub fn object(&self) -> &crate::Object {
+                self.place.object()
+            }
         }
-    }
+    };
 }
+pub(super) use placed;

@@ -1,8 +1,8 @@
 //! A semaphore, a barrier and a counter, each with a name.
 
-use super::shared::{Place, SyncOptions, Until};
-use crate::{Host, Object, Result};
-use commonhold_primitives::Kind;
+use super::shared::{Place, SyncOptions, placed};
+use crate::{Host, Result};
+use commonhold_primitives::{Kind, Wait};
 use std::time::{Duration, Instant};
 
 /// How long who arrives at a barrier waits for a newcomer where a process is missing that was there
@@ -14,44 +14,25 @@ const PATIENCE: Duration = Duration::from_millis(commonhold_object::limits::SHAR
 #[derive(Clone, Debug)]
 pub struct Semaphore {
     place: Place,
-    first: u32,
 }
+
+placed!(Semaphore);
 
 impl Semaphore {
     /// Creates one, or as many as the options say, each with that value, of 2^31 - 1 at most.
     pub fn create(host: &Host, name: &str, value: u32, options: &SyncOptions) -> Result<Semaphore> {
         let kind = Kind::Semaphore { value };
-        Place::create(host, name, kind, options).map(|place| Semaphore { place, first: value })
+        Place::create(host, name, kind, options).map(|place| Semaphore { place })
     }
 
     /// Opens it.
     pub fn open(host: &Host, name: &str) -> Result<Semaphore> {
-        Place::open(host, name, "semaphore").map(Self::of)
+        Place::open(host, name, "semaphore").map(|place| Semaphore { place })
     }
 
     /// Opens it, whatever its value is, or creates it with that value if there is none.
     pub fn open_or_create(host: &Host, name: &str, value: u32, options: &SyncOptions) -> Result<Semaphore> {
-        Place::open_or_create(host, name, Kind::Semaphore { value }, options).map(Self::of)
-    }
-
-    fn of((place, kind): (Place, Kind)) -> Semaphore {
-        let Kind::Semaphore { value: first } = kind else { unreachable!("opened as one") };
-        Semaphore { place, first }
-    }
-
-    /// How many the object holds.
-    pub fn count(&self) -> u32 {
-        self.place.count()
-    }
-
-    /// Another one of the object.
-    pub fn at(&self, index: u32) -> Result<Semaphore> {
-        self.place.nth(index).map(|place| Semaphore { place, first: self.first })
-    }
-
-    /// The object that holds it.
-    pub fn object(&self) -> &Object {
-        self.place.object()
+        Place::open_or_create(host, name, Kind::Semaphore { value }, options).map(|place| Semaphore { place })
     }
 
     /// Its value just now.
@@ -61,17 +42,17 @@ impl Semaphore {
 
     /// Takes one from its value; waits until it is above zero, or for the deadline.
     pub fn acquire(&self, deadline: Option<Instant>) -> Result<()> {
-        self.acquire_until(Until::Deadline(deadline))
+        self.acquire_with(deadline.into())
     }
 
     /// Takes one from its value if it is above zero now; gives whether it was.
     pub fn try_acquire(&self) -> bool {
-        self.acquire_until(Until::Now).is_ok()
+        self.acquire_with(Wait::No).is_ok()
     }
 
     #[doc(hidden)] // for bindings, which have no guards
-    pub fn acquire_until(&self, until: Until) -> Result<()> {
-        let done = self.raw().acquire(&self.place.inner.memory, until.wait());
+    pub fn acquire_with(&self, wait: Wait) -> Result<()> {
+        let done = self.raw().acquire(&self.place.inner.memory, wait);
         done.map_err(|refused| self.place.explain(refused))
     }
 
@@ -82,7 +63,7 @@ impl Semaphore {
     }
 
     fn raw(&self) -> commonhold_primitives::Semaphore {
-        commonhold_primitives::Semaphore { at: self.place.at, first: self.first }
+        commonhold_primitives::Semaphore { at: self.place.at, first: self.place.number() }
     }
 }
 
@@ -94,26 +75,28 @@ impl Semaphore {
 #[derive(Clone, Debug)]
 pub struct Barrier {
     place: Place,
-    parties: u32,
 }
+
+placed!(Barrier);
 
 impl Barrier {
     /// Creates one, or as many as the options say, of so many parties: 1 to 1,048,576.
     pub fn create(host: &Host, name: &str, parties: u32, options: &SyncOptions) -> Result<Barrier> {
         let kind = Kind::Barrier { parties };
-        Place::create(host, name, kind, options).map(|place| Barrier { place, parties })
+        Place::create(host, name, kind, options).map(|place| Barrier { place })
     }
 
     /// Opens it.
     pub fn open(host: &Host, name: &str) -> Result<Barrier> {
-        Place::open(host, name, "barrier").map(Self::of)
+        Place::open(host, name, "barrier").map(|place| Barrier { place })
     }
 
     /// Opens it, or creates it if there is none. One of other parties is an error.
     pub fn open_or_create(host: &Host, name: &str, parties: u32, options: &SyncOptions) -> Result<Barrier> {
-        let barrier = Place::open_or_create(host, name, Kind::Barrier { parties }, options).map(Self::of)?;
-        if barrier.parties != parties {
-            let has = barrier.parties;
+        let barrier = Place::open_or_create(host, name, Kind::Barrier { parties }, options)
+            .map(|place| Barrier { place })?;
+        if barrier.parties() != parties {
+            let has = barrier.parties();
             return Err(crate::Error::new(
                 crate::ErrorKind::Mismatch,
                 format!("barrier {name} waits for {has}, not for {parties}: say {has}, or create another"),
@@ -122,40 +105,20 @@ impl Barrier {
         Ok(barrier)
     }
 
-    fn of((place, kind): (Place, Kind)) -> Barrier {
-        let Kind::Barrier { parties } = kind else { unreachable!("opened as one") };
-        Barrier { place, parties }
-    }
-
-    /// How many the object holds.
-    pub fn count(&self) -> u32 {
-        self.place.count()
-    }
-
-    /// Another one of the object.
-    pub fn at(&self, index: u32) -> Result<Barrier> {
-        self.place.nth(index).map(|place| Barrier { place, parties: self.parties })
-    }
-
-    /// The object that holds it.
-    pub fn object(&self) -> &Object {
-        self.place.object()
-    }
-
     /// How many it waits for.
     pub fn parties(&self) -> u32 {
-        self.parties
+        self.place.number()
     }
 
     /// Waits until all are there, or for the deadline: then this thread was not. Gives whether this
     /// thread came last, as one of each round does.
     pub fn wait(&self, deadline: Option<Instant>) -> Result<bool> {
-        self.wait_until(Until::Deadline(deadline))
+        self.wait_with(deadline.into())
     }
 
-    pub(crate) fn wait_until(&self, until: Until) -> Result<bool> {
+    pub(crate) fn wait_with(&self, wait: Wait) -> Result<bool> {
         let member = self.place.who()?.member;
-        let arrived = self.raw().wait(&self.place.inner.memory, member, until.wait(), PATIENCE);
+        let arrived = self.raw().wait(&self.place.inner.memory, member, wait, PATIENCE);
         arrived.map(|arrived| arrived.is_last).map_err(|refused| self.place.explain(refused))
     }
 
@@ -165,7 +128,7 @@ impl Barrier {
     }
 
     fn raw(&self) -> commonhold_primitives::Barrier {
-        commonhold_primitives::Barrier { at: self.place.at, parties: self.parties }
+        commonhold_primitives::Barrier { at: self.place.at, parties: self.parties() }
     }
 }
 
@@ -175,6 +138,8 @@ pub struct Counter {
     place: Place,
 }
 
+placed!(Counter);
+
 impl Counter {
     /// Creates one, or as many as the options say.
     pub fn create(host: &Host, name: &str, options: &SyncOptions) -> Result<Counter> {
@@ -183,27 +148,12 @@ impl Counter {
 
     /// Opens it.
     pub fn open(host: &Host, name: &str) -> Result<Counter> {
-        Place::open(host, name, "counter").map(|(place, _)| Counter { place })
+        Place::open(host, name, "counter").map(|place| Counter { place })
     }
 
     /// Opens it, or creates it if there is none.
     pub fn open_or_create(host: &Host, name: &str, options: &SyncOptions) -> Result<Counter> {
-        Place::open_or_create(host, name, Kind::Counter, options).map(|(place, _)| Counter { place })
-    }
-
-    /// How many the object holds.
-    pub fn count(&self) -> u32 {
-        self.place.count()
-    }
-
-    /// Another one of the object.
-    pub fn at(&self, index: u32) -> Result<Counter> {
-        self.place.nth(index).map(|place| Counter { place })
-    }
-
-    /// The object that holds it.
-    pub fn object(&self) -> &Object {
-        self.place.object()
+        Place::open_or_create(host, name, Kind::Counter, options).map(|place| Counter { place })
     }
 
     /// Its value just now.
@@ -223,11 +173,11 @@ impl Counter {
 
     /// Waits until it is another than `value`, or for the deadline; gives what it is.
     pub fn wait_while(&self, value: u64, deadline: Option<Instant>) -> Result<u64> {
-        self.wait_while_until(value, Until::Deadline(deadline))
+        self.wait_while_with(value, deadline.into())
     }
 
-    pub(crate) fn wait_while_until(&self, value: u64, until: Until) -> Result<u64> {
-        let seen = self.raw().wait_while(&self.place.inner.memory, value, until.wait());
+    pub(crate) fn wait_while_with(&self, value: u64, wait: Wait) -> Result<u64> {
+        let seen = self.raw().wait_while(&self.place.inner.memory, value, wait);
         seen.map_err(|refused| self.place.explain(refused))
     }
 

@@ -7,7 +7,7 @@ use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
 use commonhold_object::{Access, CreateOptions, Error, ErrorKind, ObjectId, PagerKind, Result, Translation};
-use commonhold_primitives::{Kind, Mapped, free_of_the_dead};
+use commonhold_primitives::{Kind, Mapped, Who, free_of_the_dead};
 use commonhold_sys::frames;
 use commonhold_sys::memory::FileWindow;
 use commonhold_sys::process::Identity;
@@ -17,17 +17,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
-/// The kind of primitive that an object holds. One that is larger than they become holds none, whatever its tag says: it would
-/// be looked through as often as somebody closes it.
+/// The kind of primitive that an object holds.
 pub(super) fn kind_of(options: &CreateOptions) -> Option<Kind> {
     let memory = options.pager == PagerKind::Anonymous && options.translation == Translation::Paged;
-    let is_of_size = |kind: &Kind| options.size_bytes <= kind.most_bytes();
-    Kind::of_tag(&options.tag).filter(|kind| memory && !options.is_controlled() && is_of_size(kind))
+    Kind::of_object(&options.tag, options.size_bytes).filter(|_| memory && !options.is_controlled())
 }
 
 /// A process as its primitives name it: never 0, and no two that live have the same.
 fn member(process: Identity) -> u32 {
-    process.pid & 0x003f_ffff | (process.start_ticks as u32) << 22
+    Who::member_of(process.pid, process.start_ticks)
 }
 
 impl Host {
@@ -74,7 +72,7 @@ impl Host {
     ) -> io::Result<()> {
         let bytes = object.record().options.size_bytes as usize;
         // As a host of an earlier version made it, it could become shorter while it is looked at.
-        if bytes == 0 || !rustix::fs::fcntl_get_seals(memory)?.contains(SealFlags::SHRINK) {
+        if !rustix::fs::fcntl_get_seals(memory)?.contains(SealFlags::SHRINK) {
             return Ok(());
         }
         let window = FileWindow::for_writing(memory, 0, bytes)?;
