@@ -1,8 +1,9 @@
 //! A pager in this process, that can be told to hang or to fail.
 
-use crate::TestHost;
+use crate::{TestHost, Worker, page};
 use commonhold::Pager;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -71,4 +72,24 @@ impl Pager for Store {
         bytes[first..end].copy_from_slice(data);
         Ok(())
     }
+}
+
+/// A file of so many pages, filled.
+pub fn file(host: &TestHost, name: &str, pages: u64, seed: u64) -> PathBuf {
+    host.scratch().file_of(name, &page::bytes(0, pages, seed))
+}
+
+/// Refuses a file that is not so.
+#[track_caller]
+pub fn assert_file(path: &Path, pages: u64, seed: u64) {
+    assert!(std::fs::read(path).expect("the file") == page::bytes(0, pages, seed), "{}", path.display());
+}
+
+/// Both die, nobody has what is asked for, and the next host serves.
+pub fn kill_both(host: &TestHost, worker: &Worker) {
+    let pid = host.status().host_pid;
+    host.kill_both();
+    host.start_again().expect("the host starts");
+    host.wait_for_other_host(pid);
+    worker.eventually("list /");
 }

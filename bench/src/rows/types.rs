@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::failure::{Result, failed};
-use crate::measure::{Pairs, alternate, alternate_best, some};
+use crate::measure::{Pairs, alternate, median, some};
 use crate::row::{Bar, Measured, Row, rounded};
 use crate::sprite::table::markdown;
 use commonhold_tags::{Machine, Tag, Translation};
@@ -150,8 +150,8 @@ impl Row for Table2 {
             rows.push(json!({ "what": name, "us": rounded(seconds * 1e6) }));
         }
         let Some(value) = value else { return failed("nothing was measured") };
-        let detail = json!({ "rows": rows, "runs_of": "a page in the cache, again and again; the best of each round" });
-        Ok(Measured::single(value, context.pick(21, 3), detail))
+        let detail = json!({ "rows": rows, "runs_of": "a page in the cache, a thousand times; medians" });
+        Ok(Measured::single(value, context.pick(189, 27), detail))
     }
 
     fn page(&self, detail: &Value) -> String {
@@ -195,28 +195,16 @@ fn page_seconds(context: &Context, word: &str, from: Machine, to: Machine) -> Re
     let Some(translation) = Translation::between(&tag, from, to) else {
         return failed("nothing would be translated");
     };
-    let mut copied = vec![0; PAGE];
-    let pairs = alternate_best(
-        context.pick(21, 3),
-        9,
-        |_| {
-            let begun = Instant::now();
-            for _ in 0..TIMES {
-                match translation.apply(black_box(&source), &mut target) {
-                    Ok(losses) if losses.count() == 0 => {}
-                    _ => return failed("a number was lost"),
-                }
+    let once = |_| {
+        let begun = Instant::now();
+        for _ in 0..TIMES {
+            match translation.apply(black_box(&source), &mut target) {
+                Ok(losses) if losses.count() == 0 => {}
+                _ => return failed("a number was lost"),
             }
-            Ok(begun.elapsed().as_secs_f64())
-        },
-        |_| {
-            let begun = Instant::now();
-            (0..TIMES).for_each(|_| copied.copy_from_slice(black_box(&source)));
-            Ok(begun.elapsed().as_secs_f64())
-        },
-    )?;
-    let summary = pairs.summary(1.0);
-    let seconds = summary["commonhold"].as_f64().unwrap_or(f64::NAN);
-    some(seconds, "time")?;
-    Ok(seconds / f64::from(TIMES))
+        }
+        Ok(begun.elapsed().as_secs_f64() / f64::from(TIMES))
+    };
+    let times: Vec<f64> = (0..context.pick(189, 27)).map(once).collect::<Result<_>>()?;
+    some(median(&times), "time")
 }

@@ -36,7 +36,7 @@ impl Counter {
             }
             let nap = nap(wait, memory)?;
             // Said before it is looked at once more, so that who changes it sees one or the other.
-            let _ = memory.exchange(self.0 + 8, 0, 1);
+            let _ = memory.exchange(self.0 + 8, 0, 1); // another may have said so
             if memory.load(self.0) == value {
                 memory.sleep(self.0, value as u32, nap);
             }
@@ -45,7 +45,7 @@ impl Counter {
 
     fn wake(self, memory: &impl Memory) {
         if memory.load(self.0 + 8) != 0 {
-            let _ = memory.exchange(self.0 + 8, 1, 0);
+            let _ = memory.exchange(self.0 + 8, 1, 0); // another may be waking them
             memory.wake(self.0, u32::MAX);
         }
     }

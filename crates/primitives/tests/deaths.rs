@@ -400,6 +400,7 @@ fn nonsense_harms_nobody_but_those_who_wait() {
         }
         let soon = memory.soon();
         let calls = memory.is_killed(5000, || {
+            // What comes of them is chance: they end.
             let _ = Mutex(0).lock(&memory, ALIVE, soon);
             let _ = Mutex(0).unlock(&memory, ALIVE);
             let _ = RwLock(64).read(&memory, ALIVE, soon);
