@@ -66,7 +66,7 @@ pub fn free_of_the_dead(
 fn name(memory: &impl Memory, kind: Kind, primitive: usize, mut each: impl FnMut(Named)) {
     if matches!(kind, Kind::Mutex | Kind::RwLock) {
         let word = memory.load(primitive);
-        if word & mutex::OWNER != 0 {
+        if mutex::is_owned(word) {
             each(Named { primitive, at: primitive, word, member: mutex::member(word) });
         }
     }

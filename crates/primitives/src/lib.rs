@@ -7,6 +7,7 @@
 //! | `memory` | what a primitive needs of its memory: words, sleep |
 //! | `mutex` | one word that holds its owner |
 //! | `condition`, `rwlock`, `semaphore`, `barrier`, `counter` | the others |
+//! | `shared` | a mutex of several hosts, as one host's part of it sees the word |
 //! | `members` | the table of the processes that read, or that a barrier waits for |
 //! | `dead` | what the host does when a process has ended |
 //! | `mapped` | memory that is mapped from a file (`commonhold-futex`) |
@@ -26,6 +27,7 @@ mod memory;
 mod mutex;
 mod rwlock;
 mod semaphore;
+mod shared;
 
 pub use barrier::{Arrived, Barrier};
 pub use commonhold_futex::{Mapped, Wait, forks, thread};
@@ -38,3 +40,4 @@ pub use memory::{Memory, Refused, Who};
 pub use mutex::Mutex;
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
+pub use shared::{Seen, Taken};

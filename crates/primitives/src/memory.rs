@@ -28,6 +28,12 @@ pub trait Memory {
 
     /// The time.
     fn now(&self) -> Instant;
+
+    /// A thread here waits for a mutex that is at another host.
+    fn wanted(&self, _at: usize) {}
+
+    /// A mutex that another host waits for was let go.
+    fn released(&self, _at: usize) {}
 }
 
 /// A thread of a process, as its host knows the process.
@@ -35,7 +41,7 @@ pub trait Memory {
 pub struct Who {
     /// The process: given by its host, never 0.
     pub member: u32,
-    /// The thread, among those of the process: from 1 to 2^30 - 1.
+    /// The thread, among those of the process: from 1 to 2^29 - 1.
     pub thread: u32,
 }
 

@@ -1,8 +1,11 @@
 //! A mutex: one word, which holds its owner.
 //!
-//! 0 is free. The upper half is the owner's process, the lowest 30 bits are its thread. `SLEEPERS`
+//! 0 is free. The upper half is the owner's process, the lowest 29 bits are its thread. `SLEEPERS`
 //! is set by whoever is about to sleep until it is free. `DIED` is set by the host when the owner's
 //! process has ended, and stays until an owner says that what the mutex guards is whole.
+//!
+//! Of a mutex that several hosts share (`shared`), the owner is `AWAY` while another host has it,
+//! and `WANTED` says that another host waits for it: whoever lets it go gives it to its own host.
 //!
 //! Another process may write anything there: then two threads have it, or nobody gets it. That is
 //! the affair of all who may write it.
@@ -10,10 +13,13 @@
 use crate::memory::{Memory, Refused, Who, nap};
 use commonhold_futex::Wait;
 
-const THREAD: u64 = 0x3fff_ffff;
+const THREAD: u64 = 0x1fff_ffff;
+pub(crate) const WANTED: u64 = 0x2000_0000;
 pub(crate) const DIED: u64 = 0x4000_0000;
 pub(crate) const SLEEPERS: u64 = 0x8000_0000;
-pub(crate) const OWNER: u64 = !(DIED | SLEEPERS);
+pub(crate) const OWNER: u64 = !(WANTED | DIED | SLEEPERS);
+/// In the place of an owner: the mutex is at another host. No process has the number 0.
+pub(crate) const AWAY: u64 = 1;
 
 /// A mutex at a place of some memory.
 #[derive(Clone, Copy, Debug)]
@@ -24,14 +30,24 @@ pub(crate) fn word(who: Who) -> u64 {
     u64::from(who.member) << 32 | u64::from(who.thread) & THREAD
 }
 
+/// What a word becomes whose owner lets it go. Who sleeps goes on sleeping if another host gets it.
+fn let_go(seen: u64, died: u64) -> u64 {
+    if seen & WANTED != 0 { AWAY | died | seen & SLEEPERS } else { died }
+}
+
+/// Whether it has an owner, in a process here.
+pub(crate) fn is_owned(word: u64) -> bool {
+    word & OWNER != 0 && word & OWNER != AWAY
+}
+
 /// The process of an owner's word; 0: nobody's.
 pub(crate) fn member(word: u64) -> u32 {
-    if word & OWNER == 0 { 0 } else { (word >> 32) as u32 }
+    if is_owned(word) { (word >> 32) as u32 } else { 0 }
 }
 
 /// The thread of an owner's word.
 fn owner(word: u64) -> Option<Who> {
-    (word & OWNER != 0).then(|| Who { member: member(word), thread: (word & THREAD) as u32 })
+    is_owned(word).then(|| Who { member: member(word), thread: (word & THREAD) as u32 })
 }
 
 impl Mutex {
@@ -63,7 +79,7 @@ impl Mutex {
         let mut sleepers = 0;
         loop {
             if seen & OWNER == 0 {
-                match memory.exchange(self.0, seen, me | seen & (DIED | SLEEPERS) | sleepers) {
+                match memory.exchange(self.0, seen, me | seen & !OWNER | sleepers) {
                     Ok(()) => return Ok(seen & DIED != 0),
                     Err(now) => seen = now,
                 }
@@ -72,7 +88,7 @@ impl Mutex {
             if seen & OWNER == me {
                 return Err(Refused::Deadlock);
             }
-            if spins > 0 {
+            if spins > 0 && seen & OWNER != AWAY {
                 spins -= 1;
                 std::hint::spin_loop();
                 seen = memory.load(self.0);
@@ -87,7 +103,12 @@ impl Mutex {
                 seen = now;
                 continue;
             }
-            memory.sleep(self.0, (seen | SLEEPERS) as u32, nap?);
+            if seen & OWNER == AWAY {
+                // Said anew after each sleep: what was said may be lost. Who does not wait finds it here later.
+                memory.wanted(self.0);
+            }
+            let nap = nap?;
+            memory.sleep(self.0, (seen | SLEEPERS) as u32, nap);
             sleepers = SLEEPERS;
             seen = memory.load(self.0);
         }
@@ -115,12 +136,14 @@ impl Mutex {
             if seen & OWNER != me {
                 return Err(Refused::NotOwner);
             }
-            match memory.exchange(self.0, seen, seen & DIED) {
+            match memory.exchange(self.0, seen, let_go(seen, seen & DIED)) {
                 Ok(()) => break,
                 Err(now) => seen = now,
             }
         }
-        if seen & SLEEPERS != 0 {
+        if seen & WANTED != 0 {
+            memory.released(self.0);
+        } else if seen & SLEEPERS != 0 {
             memory.wake(self.0, wakes);
         }
         Ok(())
@@ -148,13 +171,17 @@ impl Mutex {
     /// Frees it of an owner whose process is none of the living, unless the word is another's by now.
     pub(crate) fn free_of(self, memory: &impl Memory, owned: u64, wakes: u32) {
         let mut seen = owned;
-        while let Err(now) = memory.exchange(self.0, seen, DIED) {
-            // Somebody else may have said meanwhile that he sleeps: once.
-            if seen & SLEEPERS != 0 || now != seen | SLEEPERS {
+        while let Err(now) = memory.exchange(self.0, seen, let_go(seen, DIED)) {
+            // Meanwhile somebody else may have said that he sleeps, and the host that it is wanted: each once.
+            if now & OWNER != seen & OWNER || now & seen != seen || now == seen {
                 return;
             }
             seen = now;
         }
-        memory.wake(self.0, wakes);
+        if seen & WANTED != 0 {
+            memory.released(self.0);
+        } else {
+            memory.wake(self.0, wakes);
+        }
     }
 }

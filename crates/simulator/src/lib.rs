@@ -13,4 +13,5 @@ pub mod measure;
 pub mod news;
 pub mod schedule;
 pub mod search;
+pub mod tokens;
 pub mod world;

@@ -1,0 +1,274 @@
+//! The home counts the tokens anew, when one may be lost with a host, and when a host leaves: all that take part say what they have,
+//! and nothing moves until the home has said where each token is. Threads lock and unlock meanwhile what is where they are. What
+//! was on its way is of an earlier count, and is not heard any more.
+
+use crate::event::{Action, Event, Has, Message, Placed, Timer};
+use crate::part::{Home, Part, Phase, Said};
+use crate::token::Token;
+use commonhold_coherence::HostId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What all say of one token.
+#[derive(Default)]
+struct Gathered {
+    /// Who has it: the count that it knew, and whether it is the home.
+    holder: Option<(u64, bool, HostId)>,
+    waits: Vec<HostId>,
+    /// Its last holder left, and had it: whether an owner died.
+    left: Option<bool>,
+    /// It went to a host that takes part, or to one that does not.
+    went_to: [bool; 2],
+    /// When it went, an owner had died.
+    went_died: bool,
+}
+
+impl Gathered {
+    fn went(&mut self, has: &Has, home: &Home) {
+        if let Some(to) = has.went_to {
+            self.went_to[usize::from(home.users.contains_key(&to))] = true;
+            self.went_died |= !has.here && has.died;
+        }
+    }
+}
+
+impl Part {
+    /// Homes, and hosts that come and go.
+    pub(crate) fn about_hosts(&mut self, event: Event, actions: &mut Vec<Action>) {
+        match event {
+            Event::Home(home) => self.home_is(home, actions),
+            Event::HomeIsAway => {
+                (self.home, self.phase) = (None, Phase::Away);
+                self.at_home = Home::default();
+                self.early.clear();
+            }
+            Event::Over(Timer::Opens) if self.at_home.opens && self.is_home() => {
+                self.at_home.opens = false;
+                self.decide_if_all_said(actions);
+            }
+            Event::Lost(host) if self.at_home.users.contains_key(&host) => {
+                actions.push(Action::Wait(Timer::Follows(host)));
+            }
+            Event::Follows { former, by } if self.at_home.users.contains_key(&by) => {
+                self.gone(former, actions);
+            }
+            Event::Left(host) | Event::Over(Timer::Follows(host)) => self.gone(host, actions),
+            _ => {}
+        }
+    }
+
+    fn home_is(&mut self, home: HostId, actions: &mut Vec<Action>) {
+        if self.home == Some(home) {
+            return;
+        }
+        self.home = Some(home);
+        self.phase = Phase::Still;
+        if home == self.me {
+            let said = (self.known, self.has());
+            self.at_home = Home { users: [(home, Some(said))].into(), opens: true, ..Home::default() };
+            actions.push(Action::Wait(Timer::Opens));
+        } else {
+            if std::mem::take(&mut self.has_others) {
+                (0..self.mutexes)
+                    .for_each(|index| _ = self.tokens.entry(index).or_insert_with(Token::at_hand));
+            }
+            let (count, known, has) = (self.count, self.known, self.has());
+            actions.push(Action::Send(home, Message::Join { count, known, has }));
+        }
+    }
+
+    /// A host takes part no more.
+    fn gone(&mut self, host: HostId, actions: &mut Vec<Action>) {
+        if host != self.me && self.is_home() && self.at_home.users.remove(&host).is_some() {
+            self.count_anew(actions);
+        }
+    }
+
+    /// What is said of counts.
+    pub(crate) fn about_counts(&mut self, from: HostId, message: Message, actions: &mut Vec<Action>) {
+        let from_home = self.home == Some(from) && !self.is_home();
+        match message {
+            Message::Join { count, known, has } if self.is_home() => {
+                self.joins(from, count, (known, has), actions);
+            }
+            Message::Leave { has } if self.is_home() && self.at_home.users.contains_key(&from) => {
+                self.at_home.left.extend(has);
+                self.gone(from, actions);
+            }
+            Message::Counted { count, known, has } if self.is_home() && count == self.count => {
+                if let Some(said) = self.at_home.users.get_mut(&from) {
+                    *said = Some((known, has));
+                    self.decide_if_all_said(actions);
+                }
+            }
+            Message::Count { count } if from_home && count > self.count => {
+                (self.count, self.phase) = (count, Phase::Still);
+                let (known, has) = (self.known, self.has());
+                actions.push(Action::Send(from, Message::Counted { count, known, has }));
+            }
+            Message::Begin { count, placed }
+                if from_home && count >= self.count && self.phase == Phase::Still =>
+            {
+                self.begin(count, placed, actions);
+            }
+            _ => {}
+        }
+    }
+
+    fn joins(&mut self, from: HostId, heard: u64, said: Said, actions: &mut Vec<Action>) {
+        let has_nothing = said.1.is_empty() && heard <= self.count;
+        let is_new = !self.at_home.users.contains_key(&from);
+        self.at_home.heard = self.at_home.heard.max(heard);
+        self.at_home.users.insert(from, Some(said.clone()));
+        if self.phase == Phase::Begun && has_nothing && is_new {
+            let count = self.count;
+            actions.push(Action::Send(from, Message::Begin { count, placed: Vec::new() }));
+            return;
+        }
+        self.still(actions);
+        self.at_home.users.insert(from, Some(said));
+        self.decide_if_all_said(actions);
+    }
+
+    fn count_anew(&mut self, actions: &mut Vec<Action>) {
+        self.still(actions);
+        self.decide_if_all_said(actions);
+    }
+
+    /// At the home: all are to say what they have, if they are not saying it already.
+    fn still(&mut self, actions: &mut Vec<Action>) {
+        if self.phase != Phase::Begun {
+            return;
+        }
+        (self.count, self.phase) = (self.count + 1, Phase::Still);
+        for (host, said) in self.at_home.users.iter_mut().filter(|(host, _)| **host != self.me) {
+            *said = None;
+            actions.push(Action::Send(*host, Message::Count { count: self.count }));
+        }
+        let own = (self.known, self.has());
+        self.at_home.users.insert(self.me, Some(own));
+    }
+
+    fn decide_if_all_said(&mut self, actions: &mut Vec<Action>) {
+        let all_said = self.at_home.users.values().all(Option::is_some);
+        if self.phase != Phase::Still || self.at_home.opens || !all_said {
+            return;
+        }
+        let placed = self.place();
+        // A home that follows another goes on from there.
+        self.count = self.count.max(self.at_home.heard + 1);
+        for host in self.at_home.users.keys().filter(|host| **host != self.me) {
+            let message = Message::Begin { count: self.count, placed: placed.clone() };
+            actions.push(Action::Send(*host, message));
+        }
+        self.begin(self.count, placed, actions);
+    }
+
+    /// Where each token is, by what all said.
+    fn place(&mut self) -> Vec<Placed> {
+        let me = self.me;
+        let own = (self.known, self.has()); // what happened here since the count began is of this host alone
+        self.at_home.users.insert(me, Some(own));
+        let mut all: BTreeMap<u32, Gathered> = BTreeMap::new();
+        if !self.has_others {
+            // Another host was the home: this one has from now on what nobody says to have.
+            all.extend((0..self.mutexes).map(|index| (index, Gathered::default())));
+        }
+        for (host, said) in &self.at_home.users {
+            let Some((known, has)) = said else { continue };
+            for has in has.iter().filter(|has| has.index < self.mutexes) {
+                let gathered = all.entry(has.index).or_default();
+                if has.here {
+                    gathered.holder = gathered.holder.max(Some((*known, *host == me, *host)));
+                }
+                if has.waits {
+                    gathered.waits.push(*host);
+                }
+                gathered.went(has, &self.at_home);
+            }
+        }
+        for has in self.at_home.left.iter().filter(|has| has.index < self.mutexes) {
+            let gathered = all.entry(has.index).or_default();
+            gathered.went(has, &self.at_home);
+            if has.here {
+                gathered.left = Some(has.died);
+            }
+        }
+        self.at_home.left.clear();
+        let mut placed = Vec::new();
+        for (index, gathered) in all {
+            let at_first = self.has_others && !self.tokens.contains_key(&index);
+            let at_home = at_first.then_some((self.known, true, me));
+            let holder = gathered.holder.max(at_home).map(|(_, _, host)| host);
+            let [went_away, went_to_user] = gathered.went_to;
+            let died = match (holder, gathered.left) {
+                (Some(_), _) => false, // the word says it
+                (None, Some(died)) => died,
+                // It was on its way, unless a host may have had it that is lost.
+                (None, None) => went_away || !went_to_user || gathered.went_died,
+            };
+            let holder = holder.unwrap_or(me);
+            let (after, before): (Vec<HostId>, Vec<HostId>) =
+                gathered.waits.into_iter().filter(|host| *host != holder).partition(|host| *host > holder);
+            let queue = after.into_iter().chain(before).collect();
+            placed.push(Placed { index, holder, died, queue });
+        }
+        placed
+    }
+
+    /// The home has counted.
+    fn begin(&mut self, count: u64, placed: Vec<Placed>, actions: &mut Vec<Action>) {
+        (self.count, self.known, self.phase) = (count, count, Phase::Begun);
+        let before = std::mem::take(&mut self.tokens);
+        let (mutexes, is_home) = (self.mutexes, self.is_home());
+        let had_others = std::mem::replace(&mut self.has_others, is_home);
+        self.at_home.users.values_mut().for_each(|said| *said = None);
+        let mut named = BTreeSet::new();
+        for placed in placed.into_iter().filter(|placed| placed.index < mutexes) {
+            named.insert(placed.index);
+            let old = before.get(&placed.index).cloned();
+            let old = old.unwrap_or(Token { here: had_others, ..Token::default() });
+            self.placed(placed, old, actions);
+        }
+        for (index, old) in before.into_iter().filter(|(index, _)| !named.contains(index)) {
+            let Some(holder) = self.home else { continue };
+            self.placed(Placed { index, holder, died: false, queue: Vec::new() }, old, actions);
+        }
+        let wanted = self.tokens.iter().filter(|(_, token)| token.wants && !token.here);
+        let wanted: Vec<u32> = wanted.map(|(index, _)| *index).collect();
+        wanted.into_iter().for_each(|index| self.request(index, actions));
+        for (from, message) in std::mem::take(&mut self.early) {
+            self.handle(Event::Said { from, message }, actions);
+        }
+    }
+
+    /// One token is where the home says.
+    fn placed(&mut self, placed: Placed, old: Token, actions: &mut Vec<Action>) {
+        let (me, index) = (self.me, placed.index);
+        if placed.holder != me {
+            if old.here && !old.parked {
+                actions.push(Action::Void(index));
+            }
+            let waits = placed.queue.contains(&me);
+            let wants = !waits && (old.wants || old.waits);
+            let last = Some(placed.queue.last().copied().unwrap_or(placed.holder));
+            self.tokens.insert(index, Token { waits, wants, last, ..Token::default() });
+            return;
+        }
+        let mut token = Token { here: true, ..old.clone() };
+        (token.waits, token.went_to, token.last) = (false, None, None);
+        token.queue.clear();
+        token.append(me, placed.queue);
+        token.parked |= !old.here;
+        token.died = token.parked && (token.died || placed.died);
+        token.wants |= old.waits;
+        let (parked, wants, is_wanted) = (token.parked, token.wants, !token.queue.is_empty());
+        self.tokens.insert(index, token);
+        if parked && old.here && !wants {
+            self.hand_over(index, actions);
+        } else if parked {
+            self.give(index, actions);
+        } else if is_wanted {
+            self.claim(index, actions);
+        }
+    }
+}

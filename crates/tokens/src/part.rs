@@ -1,0 +1,274 @@
+//! A host's part of one object: requests, hand-overs.
+
+use crate::event::{Action, Event, Has, Message, Timer};
+use crate::token::Token;
+use commonhold_coherence::HostId;
+use std::collections::BTreeMap;
+
+/// More hosts do not wait for one token, nor do more messages wait until the home has counted.
+const MOST_WAITING: usize = 1 << 16;
+
+/// How far a part is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    /// It is not known who the home is.
+    Away,
+    /// Tokens stay where they are until the home says that all begins.
+    Still,
+    /// Tokens move.
+    Begun,
+}
+
+/// What the home knows beside its own tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Home {
+    /// Those who take part, this host too; and what they said that they have, while the home counts.
+    pub users: BTreeMap<HostId, Option<Said>>,
+    /// The greatest count that any of them has heard of from a home before.
+    pub heard: u64,
+    /// What those had who left since the last count.
+    pub left: Vec<Has>,
+    /// It waits for those who took part with the process before it.
+    pub opens: bool,
+}
+
+/// What a host said that it has, and the count that it knew.
+pub(crate) type Said = (u64, Vec<Has>);
+
+/// One host's part of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Part {
+    pub(crate) me: HostId,
+    /// How many mutexes the object holds.
+    pub(crate) mutexes: u32,
+    pub(crate) home: Option<HostId>,
+    pub(crate) phase: Phase,
+    /// The number of the home's last count that this host heard of.
+    pub(crate) count: u64,
+    /// The number of the last one that ended, as far as it is known here; 0: what is here is of a process before.
+    pub(crate) known: u64,
+    /// Tokens that are not named below are here: this host was the home when they were counted last.
+    pub(crate) has_others: bool,
+    pub(crate) tokens: BTreeMap<u32, Token>,
+    pub(crate) at_home: Home,
+    /// What was said by those who heard sooner than this host that all begins.
+    pub(crate) early: Vec<(HostId, Message)>,
+}
+
+impl Part {
+    /// The part of an object's first host, which has all its tokens.
+    pub fn first(me: HostId, mutexes: u32) -> Part {
+        let mut part = Part::joining(me, mutexes, true);
+        (part.home, part.phase, part.count, part.known) = (Some(me), Phase::Begun, 1, 1);
+        part.at_home.users.insert(me, None);
+        part
+    }
+
+    /// The part of a host that has nothing yet, or was the home.
+    fn joining(me: HostId, mutexes: u32, was_home: bool) -> Part {
+        Part {
+            me,
+            mutexes,
+            home: None,
+            phase: Phase::Away,
+            count: 0,
+            known: 0,
+            has_others: was_home,
+            tokens: BTreeMap::new(),
+            at_home: Home::default(),
+            early: Vec::new(),
+        }
+    }
+
+    /// A part of a host that is not the home, or whose process before this one left these words: of each mutex that is not as at
+    /// first whether the token is here, and whether threads wait. `was_home`: at first they are here.
+    pub fn following(
+        me: HostId,
+        mutexes: u32,
+        was_home: bool,
+        words: impl IntoIterator<Item = (u32, bool, bool)>,
+    ) -> Part {
+        let mut part = Part::joining(me, mutexes, was_home);
+        for (index, here, wants) in words {
+            part.tokens.insert(index, Token { here, wants: wants && !here, ..Token::default() });
+        }
+        part
+    }
+
+    /// Whether this host is the home.
+    pub fn is_home(&self) -> bool {
+        self.home == Some(self.me)
+    }
+
+    /// Whether a token is here.
+    pub fn is_here(&self, index: u32) -> bool {
+        self.tokens.get(&index).map_or(self.has_others, |token| token.here)
+    }
+
+    /// Tokens of which something else is known than of those that nobody asked for.
+    pub fn known_tokens(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// What it has, of tokens that are not as at first.
+    pub fn has(&self) -> Vec<Has> {
+        self.tokens.iter().map(|(index, token)| token.has(*index)).collect()
+    }
+
+    /// What it says to the home when nobody here uses the object any more. `died`: whether the word of a token that is here says that
+    /// an owner died.
+    pub fn leaves(&self, died: impl Fn(u32) -> bool) -> Message {
+        let mut has = self.has();
+        has.iter_mut().filter(|has| has.here).for_each(|has| has.died |= died(has.index));
+        Message::Leave { has }
+    }
+
+    /// Its home, if it is known.
+    pub fn home(&self) -> Option<HostId> {
+        self.home
+    }
+
+    pub(crate) fn token(&mut self, index: u32) -> &mut Token {
+        let here = self.has_others;
+        self.tokens.entry(index).or_insert_with(|| Token { here, ..Token::default() })
+    }
+
+    /// What follows from an event. What no honest host says is not heard.
+    pub fn handle(&mut self, event: Event, actions: &mut Vec<Action>) {
+        match event {
+            Event::Wanted(index) if index < self.mutexes => self.wanted(index, actions),
+            Event::Released { index, died, sleepers } if index < self.mutexes => {
+                self.released(index, died, sleepers, actions);
+            }
+            Event::Wanted(_) | Event::Released { .. } => {}
+            Event::Said { from, message } => self.said(from, message, actions),
+            Event::Over(Timer::Taken(index)) => {
+                if self.tokens.get(&index).is_some_and(|token| token.here && token.claimed) {
+                    actions.push(Action::Claim { index, firmly: true });
+                }
+            }
+            event => self.about_hosts(event, actions),
+        }
+    }
+
+    fn wanted(&mut self, index: u32, actions: &mut Vec<Action>) {
+        let begun = self.phase == Phase::Begun;
+        let token = self.token(index);
+        if token.here {
+            // It is on its way from a thread to another host, or does not move now; else the thread has been woken since.
+            token.wants |= token.claimed || token.parked;
+        } else if !token.waits {
+            token.wants = true;
+            if begun {
+                self.request(index, actions);
+            }
+        }
+    }
+
+    /// Asks for a token that threads here want.
+    pub(crate) fn request(&mut self, index: u32, actions: &mut Vec<Action>) {
+        let (by, count, home) = (self.me, self.count, self.home);
+        let token = self.token(index);
+        let Some(to) = token.last.or(home).filter(|to| *to != by) else { return };
+        (token.wants, token.waits) = (false, true);
+        actions.push(Action::Send(to, Message::Request { count, index, by }));
+    }
+
+    fn said(&mut self, from: HostId, message: Message, actions: &mut Vec<Action>) {
+        match message {
+            Message::Request { index, .. } | Message::Token { index, .. } if index >= self.mutexes => {}
+            Message::Request { count, .. } | Message::Token { count, .. } if self.phase != Phase::Begun => {
+                // Who begins sooner may say something sooner.
+                if count >= self.count && self.early.len() < MOST_WAITING {
+                    self.early.push((from, message));
+                }
+            }
+            Message::Request { count, index, by } if count == self.count => {
+                self.requested(index, by, actions);
+            }
+            Message::Token { count, index, died, queue } if count == self.count => {
+                self.token_came(index, died, queue, actions);
+            }
+            Message::Request { .. } | Message::Token { .. } => {}
+            message => self.about_counts(from, message, actions),
+        }
+    }
+
+    fn requested(&mut self, index: u32, by: HostId, actions: &mut Vec<Action>) {
+        let (me, count, home) = (self.me, self.count, self.home);
+        if by == me {
+            return;
+        }
+        let token = self.token(index);
+        if token.here || token.waits {
+            if token.queue.len() < MOST_WAITING {
+                token.append(me, [by]);
+            }
+            if token.here {
+                self.claim(index, actions);
+            }
+            return;
+        }
+        let to = token.last.replace(by).or(home);
+        if let Some(to) = to.filter(|to| *to != by && *to != me) {
+            actions.push(Action::Send(to, Message::Request { count, index, by }));
+        }
+    }
+
+    /// Whoever has the word gives it up next.
+    pub(crate) fn claim(&mut self, index: u32, actions: &mut Vec<Action>) {
+        let token = self.token(index);
+        if !token.parked && !std::mem::replace(&mut token.claimed, true) {
+            actions.push(Action::Claim { index, firmly: false });
+        }
+    }
+
+    fn released(&mut self, index: u32, died: bool, sleepers: bool, actions: &mut Vec<Action>) {
+        let begun = self.phase == Phase::Begun;
+        let token = self.token(index);
+        if !token.here || token.parked {
+            return;
+        }
+        (token.claimed, token.parked, token.died) = (false, true, died);
+        token.wants |= sleepers;
+        if begun {
+            self.hand_over(index, actions);
+        }
+    }
+
+    /// A parked token goes to who waits longest; the threads here come after all others. If nobody waits it is given back to them.
+    pub(crate) fn hand_over(&mut self, index: u32, actions: &mut Vec<Action>) {
+        let (me, count) = (self.me, self.count);
+        let token = self.token(index);
+        let Some(next) = token.queue.pop_front() else { return self.give(index, actions) };
+        let waits = token.wants;
+        let mut queue: Vec<HostId> = token.queue.drain(..).collect();
+        if waits {
+            queue.push(me);
+        }
+        let last = queue.last().copied().or(Some(next));
+        let died = token.died;
+        *token = Token { waits, last, died, went_to: Some(next), ..Token::default() };
+        actions.push(Action::Send(next, Message::Token { count, index, died, queue }));
+    }
+
+    /// A parked token is given to the threads here. If others wait, to one thread alone.
+    pub(crate) fn give(&mut self, index: u32, actions: &mut Vec<Action>) {
+        let token = self.token(index);
+        let (wanted, died) = (!token.queue.is_empty(), token.died);
+        (token.parked, token.died, token.wants, token.claimed) = (false, false, false, wanted);
+        actions.push(Action::Give { index, died, wanted });
+    }
+
+    fn token_came(&mut self, index: u32, died: bool, queue: Vec<HostId>, actions: &mut Vec<Action>) {
+        let me = self.me;
+        let token = self.token(index);
+        if token.here || !token.waits || queue.len() > MOST_WAITING {
+            return;
+        }
+        let asked_here = std::mem::take(&mut token.queue);
+        *token = Token { here: true, parked: true, died, ..Token::default() };
+        token.append(me, queue.into_iter().chain(asked_here));
+        self.give(index, actions);
+    }
+}
