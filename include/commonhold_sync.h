@@ -40,7 +40,8 @@ typedef struct ch_counter ch_counter;
 
 enum {
     CH_SYNC_CREATE = 1,   /* if there is none, create it, with the mode and count that are given */
-    CH_SYNC_EXCLUSIVE = 2 /* with CH_SYNC_CREATE: if there is one, EEXIST */
+    CH_SYNC_EXCLUSIVE = 2, /* with CH_SYNC_CREATE: if there is one, EEXIST */
+    CH_SYNC_HOSTS = 4      /* with CH_SYNC_CREATE: processes of all hosts use it (mutexes) */
 };
 
 /* Opens one; mode and count are of no account unless it is created. */

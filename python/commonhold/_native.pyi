@@ -325,6 +325,7 @@ class Mutex:
         *,
         mode: int = 0o600,
         count: int = 1,
+        hosts: bool = False,
         host: _host.Host | None = None,
     ) -> Self: ...
     @property
@@ -383,6 +384,7 @@ class RwLock:
         *,
         mode: int = 0o600,
         count: int = 1,
+        hosts: bool = False,
         host: _host.Host | None = None,
     ) -> Self: ...
     @property
@@ -440,6 +442,7 @@ class Condition:
         *,
         mode: int = 0o600,
         count: int = 1,
+        hosts: bool = False,
         host: _host.Host | None = None,
     ) -> Self: ...
     @property
@@ -512,6 +515,7 @@ class Semaphore:
         *,
         mode: int = 0o600,
         count: int = 1,
+        hosts: bool = False,
         host: _host.Host | None = None,
     ) -> Self: ...
     @property
@@ -566,6 +570,7 @@ class Barrier:
         *,
         mode: int = 0o600,
         count: int = 1,
+        hosts: bool = False,
         host: _host.Host | None = None,
     ) -> Self: ...
     @property
@@ -615,6 +620,7 @@ class Counter:
         *,
         mode: int = 0o600,
         count: int = 1,
+        hosts: bool = False,
         host: _host.Host | None = None,
     ) -> Self: ...
     @property

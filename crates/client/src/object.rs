@@ -256,6 +256,18 @@ impl Core {
         }
     }
 
+    /// The memory in which the host's processes lock mutexes that hosts share.
+    pub(crate) fn ask_for_words(&self) -> Result<OwnedFd> {
+        let request = Request::Words { object: self.id };
+        let Answer::Reply(Reply::Done, mut fds, _) = self.shared().call(Call::new(&request))? else {
+            return Err(wrong_reply());
+        };
+        let words =
+            fds.pop().ok_or_else(|| no_descriptor_left("the memory of the locks, which the host gave,"))?;
+        own::note(&words);
+        Ok(words)
+    }
+
     /// Learns how many pages the object has now: another process may have changed that.
     pub(crate) fn look_at_size(&self) -> Result<()> {
         // A host that resizes an object gives its file that length, and frames as many whole pages: if the length is

@@ -4,6 +4,7 @@ pub mod arriving;
 pub mod asker;
 pub mod budget;
 pub mod cache;
+mod clock;
 pub mod cluster;
 pub mod faults;
 #[cfg(feature = "fuzzing")]

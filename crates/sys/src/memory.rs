@@ -230,6 +230,11 @@ pub struct FileWindow {
     length: usize,
 }
 
+// SAFETY: it is an address and a length; whoever touches what is there answers for that.
+unsafe impl Send for FileWindow {}
+// SAFETY: as above.
+unsafe impl Sync for FileWindow {}
+
 impl FileWindow {
     /// Maps the bytes, and brings in what the page cache has.
     #[cfg_attr(feature = "faults", track_caller)]

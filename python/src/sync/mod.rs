@@ -23,16 +23,17 @@ macro_rules! methods {
         methods! { $class,
             /// Opens it; creates it if there is none, unless told otherwise.
             #[new]
-            #[pyo3(signature = (name, create = Create::IfMissing, *, mode = 0o600, count = 1, host = None))]
+            #[pyo3(signature = (name, create = Create::IfMissing, *, mode = 0o600, count = 1, hosts = false, host = None))]
             fn new(
                 py: Python<'_>,
                 name: String,
                 #[pyo3(from_py_with = creating)] create: Create,
                 #[pyo3(from_py_with = natural)] mode: u32,
                 #[pyo3(from_py_with = natural)] count: u32,
+                hosts: bool,
                 host: Option<&Bound<'_, PyAny>>,
             ) -> PyResult<$class> {
-                let how = Opening { host, name, create, mode, count };
+                let how = Opening { host, name, create, mode, count, hosts };
                 let named = Named::open(py, how, |host, name, create, options| match create {
                     Create::No => commonhold::$class::open(host, name),
                     Create::IfMissing => commonhold::$class::open_or_create(host, name, options),

@@ -45,6 +45,8 @@ pub(super) struct Opening<'a, 'py> {
     pub(super) create: Create,
     pub(super) mode: u32,
     pub(super) count: u32,
+    /// Processes of all hosts of the cluster use it.
+    pub(super) hosts: bool,
 }
 
 /// What the client has to open or create a primitive of that name.
@@ -90,7 +92,7 @@ impl<T: Primitive> Named<T> {
             None => default_host(py)?.host,
         };
         let (its, name) = (host.clone(), how.name.clone());
-        let options = SyncOptions { mode: how.mode, count: how.count };
+        let options = SyncOptions { mode: how.mode, count: how.count, between_hosts: how.hosts };
         let this = waiting(py, move || call(&its, &name, how.create, &options))?;
         let whole = Arc::new(this.clone());
         Ok(Named::new(Open { this, host, whole }, &how.name, 0))

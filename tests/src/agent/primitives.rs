@@ -119,6 +119,8 @@ impl Agent {
                 options.count = number(count)? as u32;
             } else if let Some(mode) = word.strip_prefix("mode=") {
                 options.mode = u32::from_str_radix(mode, 8).map_err(|error| wrong(error.to_string()))?;
+            } else if *word == "hosts" {
+                options.between_hosts = true;
             } else {
                 first = number(word)? as u32;
             }

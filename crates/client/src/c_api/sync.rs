@@ -10,6 +10,7 @@ use std::ptr::null_mut;
 
 const CREATE: c_int = 1;
 const EXCLUSIVE: c_int = 2;
+const HOSTS: c_int = 4;
 const BARRIER_LAST: c_int = -1;
 
 /// Runs a call: 0, or an error number.
@@ -45,7 +46,9 @@ fn open_with<T>(
         CREATE => either(),
         flags if flags == CREATE | EXCLUSIVE => create(),
         _ => {
-            let what = format!("{flags} are no flags: 0, CH_SYNC_CREATE, or that with CH_SYNC_EXCLUSIVE");
+            let what = format!(
+                "{flags} are no flags: 0, CH_SYNC_CREATE, or that with CH_SYNC_EXCLUSIVE and CH_SYNC_HOSTS"
+            );
             Err(Error::invalid(what))
         }
     }
@@ -83,9 +86,10 @@ macro_rules! kind {
             guard(null_mut(), || {
                 // SAFETY: the caller's promise.
                 let name = unsafe { text("name", name) }?;
-                let (host, options) = (host()?, SyncOptions { mode, count });
+                let between_hosts = flags & HOSTS != 0;
+                let (host, options) = (host()?, SyncOptions { mode, count, between_hosts });
                 let opened = open_with(
-                    flags,
+                    flags & !HOSTS,
                     || $type::open(&host, name),
                     || $type::create(&host, name, $($more,)? &options),
                     || $type::open_or_create(&host, name, $($more,)? &options),

@@ -213,6 +213,12 @@ impl Shared {
         }
     }
 
+    /// The same on whatever connection there is.
+    pub(crate) fn note_now(&self, request: &Request) {
+        let generation = lock(&self.state).generation;
+        self.note(request, generation);
+    }
+
     /// Waits until `ready` gives something, and meanwhile does what has to be done for all threads: reading
     /// from the socket, or making a new connection. `slice`: how long to sleep while others do; a thread with a
     /// pending request is woken when its answer comes, any other is not.

@@ -10,6 +10,7 @@ mod mutex;
 mod rwlock;
 mod shared;
 mod simple;
+mod words;
 
 #[doc(hidden)] // for bindings, which have no guards
 pub use commonhold_primitives::Wait;

@@ -1,10 +1,14 @@
 //! What all primitives have in common: an object, its memory, and who uses it.
 
+use super::words::Words;
 use crate::link::wrong_reply;
-use crate::{Access, CreateOptions, Error, ErrorKind, Host, MapOptions, Mapping, Object, Result};
+use crate::{
+    Access, Coherence, CreateOptions, Error, ErrorKind, Host, MapOptions, Mapping, Object, OnLoss, Result,
+};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::{Reply, Request};
 use commonhold_primitives::{Kind, MEMBERS, MOST, Mapped, Refused, Who, forks, thread};
+use commonhold_sys::memory::FileWindow;
 use rustix::fs::SealFlags;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -17,25 +21,36 @@ pub struct SyncOptions {
     pub mode: u32,
     /// How many the object holds, each a primitive of its own: from 1 to 65,536.
     pub count: u32,
+    /// Processes of all hosts of the cluster use them; else those of this host alone. Mutexes only.
+    pub between_hosts: bool,
 }
 
 impl Default for SyncOptions {
     fn default() -> Self {
-        SyncOptions { mode: 0o600, count: 1 }
+        SyncOptions { mode: 0o600, count: 1, between_hosts: false }
     }
 }
 
 /// Primitives of an object that this process has open.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub(crate) memory: Mapped,
+    pub(crate) memory: Words,
     /// What they lie in. Dropped after that.
-    _mapping: Mapping,
+    _mapped: Kept,
     object: Object,
     host: Host,
     kind: Kind,
     /// By which number the host knows this process, and the forks when it was asked.
     member: AtomicU64,
+}
+
+/// What is mapped.
+#[derive(Debug)]
+enum Kept {
+    /// The object.
+    Object { _mapping: Mapping },
+    /// Words of this host beside it.
+    Words { _window: FileWindow },
 }
 
 /// One of them.
@@ -58,7 +73,15 @@ impl Place {
             let count = options.count;
             return Err(Error::invalid(format!("an object holds 1 to {MOST} primitives, not {count}")));
         }
+        if options.between_hosts && kind != Kind::Mutex {
+            let text =
+                format!("{name}: hosts share mutexes alone, and this is a {kind}: use one for each host");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let coherence =
+            if options.between_hosts { Coherence::strict(OnLoss::default()) } else { Coherence::Local };
         let wanted = CreateOptions {
+            coherence,
             size_bytes: kind.bytes() as u64 * u64::from(options.count),
             mode: options.mode,
             tag: kind.tag(),
@@ -108,26 +131,42 @@ impl Place {
             |why: &str| Err(Error::new(ErrorKind::Mismatch, format!("object {name} {why}: create another")));
         let bytes = object.size_bytes() as usize;
         let holds = Kind::of_object(&object.options().tag, object.size_bytes());
-        if object.core.is_controlled() || holds != Some(kind) {
+        let is_shared = object.options().coherence.is_forwarded() && kind == Kind::Mutex;
+        if object.core.is_controlled() != is_shared || holds != Some(kind) {
             return is_none("holds no primitives, whatever its tag says");
-        }
-        let seals = rustix::fs::fcntl_get_seals(object.core.fd());
-        let seals = seals.doing(format_args!("asking for the seals of {name}"))?;
-        if !seals.contains(SealFlags::SHRINK) {
-            return is_none("may become shorter, as a host of an earlier version makes it");
         }
         // So that the next host learns that this process has it.
         let doing = "starting the thread that watches the connection to the host";
         object.core.shared().ensure_watcher().doing(doing)?;
-        let mapping = object.map(&MapOptions::default())?;
-        let start = NonNull::new(mapping.as_ptr()).filter(|_| bytes <= mapping.len());
+        let words = if is_shared { Some(object.core.ask_for_words()?) } else { None };
+        let seals = rustix::fs::fcntl_get_seals(words.as_ref().unwrap_or(object.core.fd()));
+        let seals = seals.doing(format_args!("asking for the seals of {name}"))?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return is_none("may become shorter, as a host of an earlier version makes it");
+        }
+        let (start, kept) = match &words {
+            Some(words) => {
+                let window =
+                    FileWindow::for_writing(words, 0, bytes).doing("mapping locks of several hosts")?;
+                (NonNull::new(window.as_ptr().cast_mut()), Kept::Words { _window: window })
+            }
+            None => {
+                let mapping = object.map(&MapOptions::default())?;
+                let start = NonNull::new(mapping.as_ptr()).filter(|_| bytes <= mapping.len());
+                (start, Kept::Object { _mapping: mapping })
+            }
+        };
         let Some(start) = start else { return is_none("is not mapped whole") };
         // SAFETY: mapped shared and writable, page-aligned, for as long as the mapping is kept beside it; the memory keeps
         // its size by its seal. Nobody else in this process is given the address.
-        let memory = unsafe { Mapped::new(start, bytes) };
+        let mapped = unsafe { Mapped::new(start, bytes) };
+        let memory = match is_shared {
+            true => Words::between_hosts(mapped, &object.core),
+            false => Words::of_host(mapped),
+        };
         thread(); // from now on forks are counted
         let member = AtomicU64::new(known(ask_member(&object)?));
-        let inner = Inner { memory, _mapping: mapping, object, host: host.clone(), kind, member };
+        let inner = Inner { memory, _mapped: kept, object, host: host.clone(), kind, member };
         Ok(Place { inner: Arc::new(inner), at: 0 })
     }
 
@@ -161,6 +200,7 @@ impl Place {
     pub(crate) fn who(&self) -> Result<Who> {
         match self.who_is_known() {
             Some(who) => Ok(who),
+            None if self.inner.memory.are_lost() => Err(self.lost()),
             None => self.after_fork(thread()),
         }
     }
@@ -169,7 +209,16 @@ impl Place {
     #[inline]
     pub(crate) fn who_is_known(&self) -> Option<Who> {
         let known = self.inner.member.load(Ordering::Relaxed);
-        ((known >> 32) as u32 == forks()).then(|| Who { member: known as u32, thread: thread() })
+        let is_known = (known >> 32) as u32 == forks() && !self.inner.memory.are_lost();
+        is_known.then(|| Who { member: known as u32, thread: thread() })
+    }
+
+    #[cold]
+    fn lost(&self) -> Error {
+        let name = self.inner.object.core.label();
+        let what =
+            format!("{name}: the host and its keeper died, and who had it is not known: open it again");
+        Error::new(ErrorKind::Lost, what)
     }
 
     /// A fork child opens it for itself, so that the host frees what it had when it ends.

@@ -65,28 +65,7 @@ impl Carrier for Cluster {
         if messages.iter().any(|message| message.kind() == Kind::Request) {
             self.idle_poll.expect();
         }
-        let message = Message::Coherence { object, home, messages };
-        // Of one object one thread sends at a time, so its messages stay in order without the lock.
-        if let Some(queue) = lock(&self.waiting).get_mut(&to) {
-            queue.push(message, pages);
-            return;
-        }
-        let Err(error) = Cluster::send(self, to, &message, pages) else { return };
-        if error.kind == ErrorKind::Disconnected
-            && let Ok(host) = self.host()
-            && let Some(this) = host.cluster.get().cloned()
-        {
-            let mut waiting = lock(&self.waiting);
-            if let Some(queue) = waiting.get_mut(&to) {
-                queue.push(message, pages); // another object's was first
-                return;
-            }
-            waiting.entry(to).or_default().push(message, pages);
-            drop(waiting);
-            self.pools.connecting.run(move || this.connect_and_send(to));
-            return;
-        }
-        self.report(format_args!("to {}: {error}", self.called(to)));
+        self.carry(to, Message::Coherence { object, home, messages }, pages);
     }
 
     fn begin_again(&self, object: u128) {
@@ -116,6 +95,30 @@ impl Carrier for Cluster {
 }
 
 impl Cluster {
+    /// Of one object one thread sends at a time, so its messages stay in order without the lock of what waits.
+    pub(super) fn carry(&self, to: HostId, message: Message, pages: &mut Vec<u8>) {
+        if let Some(queue) = lock(&self.waiting).get_mut(&to) {
+            queue.push(message, pages);
+            return;
+        }
+        let Err(error) = Cluster::send(self, to, &message, pages) else { return };
+        if error.kind == ErrorKind::Disconnected
+            && let Ok(host) = self.host()
+            && let Some(this) = host.cluster.get().cloned()
+        {
+            let mut waiting = lock(&self.waiting);
+            if let Some(queue) = waiting.get_mut(&to) {
+                queue.push(message, pages); // another object's was first
+                return;
+            }
+            waiting.entry(to).or_default().push(message, pages);
+            drop(waiting);
+            self.pools.connecting.run(move || this.connect_and_send(to));
+            return;
+        }
+        self.report(format_args!("to {}: {error}", self.called(to)));
+    }
+
     /// What was to be sent to that host about the object is of a time before one of the two gave everything up.
     pub(super) fn do_not_send(&self, to: HostId, object: u128) {
         if let Some(queue) = lock(&self.waiting).get_mut(&to) {

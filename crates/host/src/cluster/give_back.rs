@@ -44,6 +44,12 @@ impl Cluster {
         followers.iter().filter(|(_, next)| **next == self.me.host).map(|(former, _)| *former).collect()
     }
 
+    /// The processes that one follows.
+    pub(super) fn followed_by(&self, host: HostId) -> Vec<HostId> {
+        let followers = self.followers.read().unwrap_or_else(PoisonError::into_inner);
+        followers.iter().filter(|(_, next)| **next == host).map(|(former, _)| *former).collect()
+    }
+
     /// The process that took the place of that one, while it was a member.
     pub(super) fn follower(&self, former: HostId) -> Option<HostId> {
         self.followers.read().unwrap_or_else(PoisonError::into_inner).get(&former).copied()

@@ -39,6 +39,14 @@ pub(super) struct AllLocks {
     moved_here: Mutex<HashSet<u128>>,
 }
 
+impl AllLocks {
+    /// Whether processes of other hosts may have held pages of an object when this process became its home.
+    pub(super) fn were_there_before(&self, object: u128) -> bool {
+        self.early.get().is_some_and(|early| early.contains(&object))
+            || lock(&self.moved_here).contains(&object)
+    }
+}
+
 fn range((_, first, count): &Said) -> Result<PageRange> {
     let end = first.checked_add(*count).filter(|end| *end <= u64::from(u32::MAX));
     end.map(|_| PageRange::new(*first, *count))
@@ -65,8 +73,7 @@ impl Cluster {
 
     /// When the locks of an object are known, if that is to be waited for.
     fn known_at(&self, object: u128) -> Option<Instant> {
-        let early = self.locks.early.get().is_some_and(|early| early.contains(&object))
-            || lock(&self.locks.moved_here).contains(&object);
+        let early = self.locks.were_there_before(object);
         let begun = self.driver(object).and_then(|driver| driver.begun_at()).unwrap_or_else(Instant::now);
         Some(begun + SAY_AGAIN).filter(|at| early && *at > Instant::now())
     }

@@ -288,6 +288,7 @@ impl Cluster {
         lock(&self.unreachable).remove(&host);
         self.forget_rights(host);
         self.locks_lost(host, None);
+        self.tokens_of_lost(host);
         self.not_answered_by(host);
         for driver in self.drivers() {
             if self.can_be_asked_for(&driver, host) {

@@ -24,6 +24,7 @@
 //! | `dealt_with` | what their homes have dealt with of what they were sent |
 //! | `sizes` | their sizes |
 //! | `locks` | which host holds which pages of them |
+//! | `tokens` | which host has which of the mutexes that they share |
 //! | `looking` | what hosts tell each other for people to see |
 //! | `objects` | objects whose home is another host, and those that others use here |
 //! | `opening` | who is believed about them |
@@ -58,6 +59,7 @@ mod sizes;
 #[doc(hidden)]
 pub mod specimens;
 mod threads;
+mod tokens;
 mod using;
 pub mod wire;
 
@@ -371,6 +373,7 @@ impl Cluster {
                 messages.iter().try_for_each(|message| self.check_may_say(&driver, from, message))?;
                 driver.messages(from, home, messages, payload)
             }
+            Message::Tokens { object, message } => self.tokens_said(from, object, message),
             Message::Answer { number, answer } => {
                 if let Some(Ok(Answer::Opened(shared))) = self.answered(from, number, answer, payload) {
                     self.opened_late(from, shared.object);

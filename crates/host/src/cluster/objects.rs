@@ -268,6 +268,7 @@ impl Cluster {
             users = self.tell_users(home, driver, &mut told)?; // somebody began to use it meanwhile
         }
         self.say_let_go_since(home, object, locks);
+        self.tokens_find_home(object);
         // Broken or lost before the driver knew it for its home: nobody else would say so.
         self.reach(home).inspect_err(|_| {
             if !forwards(driver) {
@@ -292,6 +293,7 @@ impl Cluster {
     pub(super) fn serve(&self, object: u128) -> Result<Arc<Object>> {
         let found = self.record_of(object)?;
         self.host()?.cache_of(&found)?;
+        self.host()?.serve_tokens(&found)?;
         Ok(found)
     }
 

@@ -221,20 +221,7 @@ impl Cluster {
         driver.check_scheduler(message)?; // before anybody is waited for
         let writes = writes(message);
         if let Said::Forwarding(_) = message {
-            // Whoever takes part schedules for the others: who may change nothing does not.
-            self.check_may_change(from)?;
-            // Who follows a host that took part is admitted with what that one had.
-            if driver.is_home() {
-                // In this order: whether it takes part is known when the turn at hand is over.
-                let admitted = self.check_admitted(driver.plan().object, from, false);
-                let takes_part = || driver.has_member(from);
-                if admitted.is_ok() || !takes_part() {
-                    return admitted;
-                }
-            }
-            // Whom the home admitted the others hear from each other. It may have joined the cluster just now: then this
-            // holds up that one host.
-            return self.check_belongs(from, PATIENCE / 2);
+            return self.check_takes_part(driver, from);
         }
         if !driver.is_home() {
             // Of a home that is to be found (again): said before it heard that this host gave everything up.
@@ -254,6 +241,24 @@ impl Cluster {
             self.check_may_change(from)?;
         }
         self.check_admitted(driver.plan().object, from, writes)
+    }
+
+    /// Refuses a host that takes no part in an object that is scheduled by forwarding.
+    pub(super) fn check_takes_part(&self, driver: &Driver, from: HostId) -> Result<()> {
+        // Whoever takes part schedules for the others: who may change nothing does not.
+        self.check_may_change(from)?;
+        // Who follows a host that took part is admitted with what that one had.
+        if driver.is_home() {
+            // In this order: whether it takes part is known when the turn at hand is over.
+            let admitted = self.check_admitted(driver.plan().object, from, false);
+            let takes_part = || driver.has_member(from);
+            if admitted.is_ok() || !takes_part() {
+                return admitted;
+            }
+        }
+        // Whom the home admitted the others hear from each other. It may have joined the cluster just now: then this
+        // holds up that one host.
+        self.check_belongs(from, PATIENCE / 2)
     }
 
     /// What is lost may do nothing any more.

@@ -35,6 +35,21 @@ fn news() -> News {
     News { epoch: 1, number: 2, settled: 3, members: vec![member()], lost: vec![(4, HostId(5))] }
 }
 
+fn tokens() -> Vec<commonhold_tokens::Message> {
+    use commonhold_tokens::{Has, Message, Placed};
+    let has = || vec![Has { index: 1, here: true, waits: false, died: true, went_to: Some(HostId(2)) }];
+    let placed = vec![Placed { index: 1, holder: HostId(2), died: true, queue: vec![HostId(3)] }];
+    vec![
+        Message::Request { count: 1, index: 2, by: HostId(3) },
+        Message::Token { count: 1, index: 2, died: true, queue: vec![HostId(3)] },
+        Message::Join { count: 1, known: 2, has: has() },
+        Message::Leave { has: has() },
+        Message::Count { count: 1 },
+        Message::Counted { count: 1, known: 2, has: has() },
+        Message::Begin { count: 1, placed },
+    ]
+}
+
 fn who() -> Credentials {
     Credentials { uid: 1, gid: 2, groups: vec![3, 4] }
 }
@@ -295,6 +310,7 @@ pub fn messages(object: u128) -> Vec<Message> {
         .collect();
     list.extend(calls(object).into_iter().map(|call| Message::Call { number: 1, call }));
     list.extend(answers().into_iter().map(|answer| Message::Answer { number: 2, answer: Ok(answer) }));
+    list.extend(tokens().into_iter().map(|message| Message::Tokens { object, message }));
     let refused = Err(Error::new(ErrorKind::Protocol, "why")); // the last kind
     list.extend([
         Message::Answer { number: 3, answer: refused },
@@ -303,7 +319,7 @@ pub fn messages(object: u128) -> Vec<Message> {
     ]);
     let all = |message: &Message| match message {
         Message::Coherence { .. } | Message::Call { .. } | Message::Answer { .. } => {}
-        Message::News(_) | Message::Part { .. } => {}
+        Message::News(_) | Message::Part { .. } | Message::Tokens { .. } => {}
     };
     list.iter().for_each(all);
     list

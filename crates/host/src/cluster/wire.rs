@@ -78,6 +78,13 @@ pub enum Message {
         #[serde(deserialize_with = "crate::shared::some_together")]
         messages: Vec<Said>,
     },
+    /// About the mutexes of an object that hosts share.
+    Tokens {
+        /// Which object.
+        object: u128,
+        /// What.
+        message: commonhold_tokens::Message,
+    },
     /// To be answered.
     Call {
         /// Under which number.

@@ -261,6 +261,14 @@ impl Host {
             Request::TakeOffer { channel, token } => self.take_offer(session, channel, token, give),
             Request::Place { object } => self.place(session, object, give),
             Request::Member => self.member_of(session).map(Reply::Member),
+            Request::Words { object } => {
+                give.push(self.words(session, object)?);
+                Ok(Reply::Done)
+            }
+            Request::Token { object, index, wanted } => {
+                self.told_of_token(session, object, index, wanted);
+                Ok(Reply::Done)
+            }
             Request::Released { object, given } => self.released(session, object, given).map(done),
             Request::MapInfo { name } => self.map_info(session, &name),
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),
@@ -292,7 +300,7 @@ impl Host {
         match request {
             Request::Close { object } => self.object(*object).map_or(true, |object| {
                 let record = object.record();
-                let has_locks = synchronisation::kind_of(&record.options).is_some();
+                let has_locks = synchronisation::holds_locks(&record.options);
                 record.name.is_some() && !record.options.is_shared() && !has_locks
             }),
             _ => matches!(
@@ -301,6 +309,7 @@ impl Host {
                     | Request::ServePager { .. }
                     | Request::Watch { .. }
                     | Request::Released { .. }
+                    | Request::Token { .. }
             ),
         }
     }

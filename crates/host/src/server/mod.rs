@@ -18,6 +18,7 @@
 //! | `seeing` | what was counted and traced of objects |
 //! | `snapshots` | objects that have the pages of another as they were |
 //! | `synchronisation` | what processes that ended had locked |
+//! | `tokens` | the same of hosts: where the words of a mutex are |
 //! | `wired_pager` | wired objects that are fetched from a file or an external pager |
 //! | `nameless`, `offers` | objects without a name, and objects on their way through channels |
 //! | `versions` | what snapshots are of, when that changes |
@@ -71,6 +72,7 @@ mod swapping;
 mod synchronisation;
 mod tables;
 mod takeover;
+pub mod tokens;
 mod trimming;
 mod versions;
 mod wired;
@@ -165,6 +167,10 @@ pub struct Host {
     revoking: revoking::Revoking,
     /// Of objects that are scheduled by forwarding: what the process before this one handed over, until they are used.
     handovers: Mutex<HashMap<ObjectId, Arc<OwnedFd>>>,
+    /// Mutexes that hosts share.
+    tokens: tokens::AllTokens,
+    /// Does later what waits for nobody.
+    clock: Arc<crate::clock::Clock>,
     next_session: AtomicU64,
     /// Processes of hosts before this one that were killed, and had not ended when this one began.
     stuck_before: Mutex<Vec<Arc<OwnedFd>>>,

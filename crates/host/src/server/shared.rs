@@ -88,7 +88,7 @@ impl Host {
     }
 
     /// After a host before: what it had allowed is not known, only which pages it had lent.
-    pub(super) fn take_part_again(&self) -> Result<()> {
+    pub(super) fn take_part_again(self: &Arc<Self>) -> Result<()> {
         let shared = |object: &Arc<Object>| object.record().options.is_shared();
         let mut objects: Vec<_> = self.all_objects().into_iter().filter(shared).collect();
         // Homes first: what processes use of an explicit object is attached to its home's.
@@ -96,6 +96,7 @@ impl Host {
         for object in objects {
             let Some(cache) = object.cache() else { continue };
             self.take_part_anew(&object, &cache)?;
+            self.take_tokens_over(&object)?;
         }
         self.with_cluster().map_or(Ok(()), |cluster| cluster.nothing_to_fence())
     }
@@ -154,6 +155,9 @@ impl Host {
     /// long: until then the keeper has it.
     pub(super) fn leave_off(self: &Arc<Self>, object: &Arc<Object>, cache: Option<Arc<Cache>>) {
         let record = object.record().clone();
+        if record.is_elsewhere {
+            self.leave_tokens(object); // before its home hears that this host leaves
+        }
         let cluster = self.with_cluster().filter(|_| record.options.is_shared()).cloned();
         let (Some(cluster), Some(cache)) = (cluster, cache.clone()) else {
             return self.end_object(object, cache.as_deref());

@@ -23,6 +23,11 @@ pub(super) fn kind_of(options: &CreateOptions) -> Option<Kind> {
     Kind::of_object(&options.tag, options.size_bytes).filter(|_| memory && !options.is_controlled())
 }
 
+/// Whether an object holds primitives, of one host or of several.
+pub(super) fn holds_locks(options: &CreateOptions) -> bool {
+    kind_of(options).is_some() || super::tokens::are_shared(options)
+}
+
 /// A process as its primitives name it: never 0, and no two that live have the same.
 fn member(process: Identity) -> u32 {
     Who::member_of(process.pid, process.start_ticks)
@@ -50,7 +55,11 @@ impl Host {
     /// Frees what processes have that do not have the object open any more. `left`: that session closed it; `None`: one of them
     /// ended with it.
     pub(super) fn free_locks(&self, object: &Object, left: Option<&Session>) {
-        let Some(kind) = kind_of(&object.record().options) else { return };
+        let options = object.record().options.clone();
+        if super::tokens::are_shared(&options) {
+            return self.free_tokens(object);
+        }
+        let Some(kind) = kind_of(&options) else { return };
         let Some(memory) = object.descriptor() else { return };
         let _one_at_a_time = lock(&object.freeing);
         // Who is expected back has it still, and says so soon.
@@ -61,6 +70,14 @@ impl Host {
             let id = object.id.0;
             self.machine.log(format_args!("object {id}: freeing the locks of who ended: {error}"));
         }
+    }
+
+    fn free_tokens(&self, object: &Object) {
+        let uuid = object.record().uuid;
+        let Some(tokens) = self.tokens_in_use(uuid).filter(|_| !self.returning.expects(object.id)) else {
+            return;
+        };
+        tokens.free_of_the_dead(|| self.members_of(object.id));
     }
 
     fn free_in(
@@ -98,7 +115,7 @@ impl Host {
 impl Object {
     /// Whether it holds primitives: whoever maps it relies on its size.
     pub(super) fn synchronises(&self) -> bool {
-        kind_of(&self.record().options).is_some()
+        holds_locks(&self.record().options)
     }
 }
 

@@ -132,6 +132,9 @@ impl Host {
             if kept("frames").is_none() {
                 self.redo_journal(&object);
             }
+            if let Some(memory) = kept("tokens") {
+                self.adopt_words(id, memory);
+            }
             if let Some(memory) = kept("handovers") {
                 lock(&self.handovers).insert(id, memory);
             }

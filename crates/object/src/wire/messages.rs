@@ -308,6 +308,20 @@ pub enum Request {
     },
     /// By which number this client's process is named in the locks that it has.
     Member,
+    /// The memory in which this client locks mutexes that hosts share. [the memory]
+    Words {
+        /// What holds them.
+        object: ObjectId,
+    },
+    /// About the token of one of them; needs no answer.
+    Token {
+        /// What holds them.
+        object: ObjectId,
+        /// Which.
+        index: u32,
+        /// A thread waits for it; else one has let it go, and another host waits.
+        wanted: bool,
+    },
 }
 
 /// What is offered.

@@ -1,0 +1,76 @@
+//! Tokens of mutexes that hosts share (`docs/PRIMITIVES.md`, "Between hosts"): what hosts say about them, and what follows for them
+//! when hosts come, go and are lost. Where a token is `commonhold-tokens` decides.
+
+use super::Cluster;
+use super::wire::Message;
+use crate::server::tokens::Tokens;
+use commonhold_coherence::HostId;
+use commonhold_object::Result;
+use commonhold_tokens as tokens;
+use std::sync::Arc;
+
+impl Cluster {
+    /// A host said something about an object's tokens. Nothing is said to who has no part in them (any more).
+    pub(super) fn tokens_said(
+        self: &Arc<Self>,
+        from: HostId,
+        object: u128,
+        message: tokens::Message,
+    ) -> Result<()> {
+        self.check_not_lost(from)?;
+        let (Some(driver), Some(part)) = (self.driver(object), self.tokens(object)) else { return Ok(()) };
+        self.check_takes_part(&driver, from)?;
+        let joins = matches!(message, tokens::Message::Join { .. });
+        part.hear(tokens::Event::Said { from, message });
+        if joins {
+            for former in self.followed_by(from) {
+                part.hear(tokens::Event::Follows { former, by: from });
+            }
+        }
+        Ok(())
+    }
+
+    fn tokens(&self, object: u128) -> Option<Arc<Tokens>> {
+        self.host().ok()?.tokens_in_use(object)
+    }
+
+    fn all_tokens(&self) -> Vec<Arc<Tokens>> {
+        self.host().map_or_else(|_| Vec::new(), |host| host.all_tokens())
+    }
+
+    /// The home of an object is found, or it was known when its tokens came into use here.
+    pub fn tokens_find_home(&self, object: u128) {
+        let home = self.driver(object).and_then(|driver| driver.home());
+        if let (Some(home), Some(part)) = (home, self.tokens(object)) {
+            part.hear(tokens::Event::Home(home));
+        }
+    }
+
+    /// A host is lost.
+    pub(super) fn tokens_of_lost(&self, host: HostId) {
+        for part in self.all_tokens() {
+            part.hear(if part.home() == Some(host) {
+                tokens::Event::HomeIsAway
+            } else {
+                tokens::Event::Lost(host)
+            });
+        }
+    }
+
+    /// A host uses an object no more.
+    pub(super) fn tokens_of_left(&self, host: HostId, object: u128) {
+        if let Some(part) = self.tokens(object) {
+            part.hear(tokens::Event::Left(host));
+        }
+    }
+
+    /// To another host, in order with all else that is said to it.
+    pub fn say_of_tokens(&self, to: HostId, object: u128, message: tokens::Message) {
+        self.carry(to, Message::Tokens { object, message }, &mut Vec::new());
+    }
+
+    /// Whether there was an object of that identity when this process began, or it moved here: others may have its tokens.
+    pub fn was_there_before(&self, object: u128) -> bool {
+        self.locks.were_there_before(object)
+    }
+}
