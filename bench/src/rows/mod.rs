@@ -69,6 +69,7 @@ mod sprite_table5;
 mod sprite_table6;
 mod swap_lost;
 mod sync_local;
+mod sync_remote;
 mod types;
 mod wired;
 
@@ -162,6 +163,8 @@ pub fn all() -> Vec<&'static dyn Row> {
         &ipc_out_of_line::OutOfLineRatio,
         &swap_lost::Lost,
         &sync_local::LocalLockRatio,
+        &sync_remote::RemoteLockMessages,
+        &sync_remote::Violations,
         &types::TranslateRatio,
         &types::Table2,
         &segments_fill::Fill,
@@ -223,7 +226,7 @@ mod tests {
                         preload.start_ratio mount.direct_ratio mount.seq_ratio \
                         snapshot.ratio snapshot.write_ratio snapshot.torn \
                         wired.faults wired.attach_ratio wired.mappings wired.tail_ratio \
-                        ipc.null_ratio ipc.wired_ratio ipc.copies ipc.out_of_line_ratio swap.lost sync.local_lock_ratio types.translate_gb_s_ratio types.table2 \
+                        ipc.null_ratio ipc.wired_ratio ipc.copies ipc.out_of_line_ratio swap.lost sync.local_lock_ratio sync.remote_lock_messages sync.violations types.translate_gb_s_ratio types.table2 \
                         segments.fill segments.fill_moving segments.alloc_ratio segments.growth_copies \
                         segments.divergence segments.races \
                         images.data_include_us images.data_vs_rkyv \

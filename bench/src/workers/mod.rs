@@ -8,6 +8,7 @@ pub mod file_server;
 mod forker;
 mod gap_watcher;
 mod idle_client;
+mod locker;
 pub mod page_server;
 mod page_watcher;
 mod prober;
@@ -58,6 +59,7 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
         "forker" => forker::run(arguments),
         "gap-watcher" => gap_watcher::run(arguments),
         "idle-client" => idle_client::run(arguments),
+        "locker" => locker::run(arguments),
         "page-server" => page_server::run(arguments),
         "page-watcher" => page_watcher::run(arguments),
         "segment-client" => segment_client::run(arguments),

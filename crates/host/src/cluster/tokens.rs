@@ -20,6 +20,7 @@ impl Cluster {
         self.check_not_lost(from)?;
         let (Some(driver), Some(part)) = (self.driver(object), self.tokens(object)) else { return Ok(()) };
         self.check_takes_part(&driver, from)?;
+        driver.seen().heard(from, self.me.host, &message);
         let joins = matches!(message, tokens::Message::Join { .. });
         part.hear(tokens::Event::Said { from, message });
         if joins {
@@ -66,6 +67,9 @@ impl Cluster {
 
     /// To another host, in order with all else that is said to it.
     pub fn say_of_tokens(&self, to: HostId, object: u128, message: tokens::Message) {
+        if let Some(driver) = self.driver(object) {
+            driver.seen().said(self.me.host, to, &message);
+        }
         self.carry(to, Message::Tokens { object, message }, &mut Vec::new());
     }
 

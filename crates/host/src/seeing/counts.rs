@@ -160,6 +160,11 @@ impl Seen {
         }
     }
 
+    /// A host said that of what is no page.
+    pub fn heard(&self, from: HostId, me: HostId, message: &impl Told) {
+        self.message(from, me, message, Way::Received);
+    }
+
     /// The scheduler wants this done.
     pub fn action<M>(&self, me: HostId, action: &Action<M>) {
         match action {

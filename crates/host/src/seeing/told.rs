@@ -41,6 +41,35 @@ fn told(kind: Kind) -> MessageKind {
     }
 }
 
+impl Told for commonhold_tokens::Message {
+    fn name(&self) -> &'static str {
+        use commonhold_tokens::Message;
+        match self {
+            Message::Request { .. } => "token request",
+            Message::Token { .. } => "token",
+            Message::Join { .. } | Message::Leave { .. } => "token join",
+            Message::Count { .. } | Message::Counted { .. } | Message::Begin { .. } => "token count",
+        }
+    }
+
+    fn kind(&self) -> MessageKind {
+        use commonhold_tokens::Message;
+        match self {
+            Message::Request { .. } => MessageKind::Request,
+            Message::Token { .. } => MessageKind::Page,
+            _ => MessageKind::Acknowledgement,
+        }
+    }
+
+    fn pages(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn carried(&self) -> usize {
+        0
+    }
+}
+
 impl Told for central::Message {
     fn name(&self) -> &'static str {
         match self {

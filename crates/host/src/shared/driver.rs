@@ -409,6 +409,11 @@ impl Driver {
         self.saved.upgrade()
     }
 
+    /// What is seen of the object.
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
     /// The only way to other hosts: said when the lock of the state is let go.
     pub(super) fn say(&self, _locked: &State, to: HostId, message: Said, bytes: Vec<u8>) {
         self.seen.said(self.plan.me, to, &message);
