@@ -46,7 +46,9 @@ impl Parties {
             for client in &self.clients {
                 let Ok(seen) = client.counts(&self.name, 0) else { continue }; // it takes no part
                 let named = seen.objects.iter().flat_map(|object| &object.messages);
-                for message in named.filter(|message| ["token request", "token"].contains(&message.name.as_str())) {
+                for message in
+                    named.filter(|message| ["token request", "token"].contains(&message.name.as_str()))
+                {
                     sent += message.sent;
                     received += message.received;
                 }
@@ -66,7 +68,7 @@ impl Parties {
         let count = self.workers.len();
         self.workers[0].ask("lock")?;
         for worker in &mut self.workers[1..] {
-            worker.send("lock")?;
+            worker.tell("lock")?;
             std::thread::sleep(Duration::from_millis(2)); // in the order of their numbers
         }
         // The first round is of those that do not know yet who waits.
@@ -77,8 +79,8 @@ impl Parties {
             }
             let (holder, next) = (turn % count, (turn + 1) % count);
             self.workers[holder].ask("unlock")?;
-            self.workers[holder].send("lock")?;
-            self.workers[next].answer()?;
+            self.workers[holder].tell("lock")?;
+            self.workers[next].line()?;
         }
         let handed_over = rounds * count;
         let after = self.messages()?;
@@ -86,7 +88,7 @@ impl Parties {
         for turn in 0..count {
             self.workers[turn].ask("unlock")?;
             if turn + 1 < count {
-                self.workers[turn + 1].answer()?;
+                self.workers[turn + 1].line()?;
             }
         }
         let messages = (after - before) as f64 / handed_over as f64;
