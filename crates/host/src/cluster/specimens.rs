@@ -177,7 +177,12 @@ fn calls(object: u128) -> Vec<Call> {
     let before = Before { epoch: 2, heard: 4, seen: 3 };
     let all = |call: &Call| match call {
         Call::Join { .. } | Call::Renew(_) | Call::Resign | Call::Claim(_) | Call::Names(_) => {}
-        Call::Lookup(_) | Call::Open { .. } | Call::WhereIs(_) | Call::Use { .. } | Call::GaveUp { .. } => {}
+        Call::Addresses { .. }
+        | Call::Lookup(_)
+        | Call::Open { .. }
+        | Call::WhereIs(_)
+        | Call::Use { .. }
+        | Call::GaveUp { .. } => {}
         Call::GiveBack { .. }
         | Call::Valid { .. }
         | Call::Keep { .. }
@@ -210,6 +215,7 @@ fn calls(object: u128) -> Vec<Call> {
         Call::Resign,
         Call::Claim(moving_claim()),
         Call::Names(vec![claim()]),
+        Call::Addresses { object, room_bytes: 2 << 20, uid: 7 },
         Call::Lookup(name()),
         Call::Open { name: name(), who: who(), access: Access::ReadWrite },
         Call::WhereIs(object),
@@ -249,7 +255,7 @@ fn answers() -> Vec<Answer> {
     let all = |answer: &Answer| match answer {
         Answer::Done | Answer::Joined(_) | Answer::Home(_) | Answer::Opened(_) | Answer::Synced(_) => {}
         Answer::Locks(_) | Answer::Used(_) | Answer::Valid { .. } | Answer::GivenBack { .. } => {}
-        Answer::Keeps(_) | Answer::Kept { .. } | Answer::Named { .. } => {}
+        Answer::Keeps(_) | Answer::Kept { .. } | Answer::Named { .. } | Answer::Addresses(_) => {}
         Answer::About(_) | Answer::Lost(_) | Answer::Entry(_) | Answer::Entries { .. } => {}
     };
     let strict = |scheduler, on_loss| Coherence::Strict { scheduler, on_loss, hold_us: 5 };
@@ -263,6 +269,7 @@ fn answers() -> Vec<Answer> {
         Answer::Joined(Box::new(joined)),
         Answer::Home(HostId(1)),
         Answer::Named { home: HostId(1), object: 2 },
+        Answer::Addresses(3 << 20),
         Answer::Synced(Synced { pages: 2, loss_generation: 3 }),
         Answer::Locks(vec![lock()]),
         Answer::Used(told()),

@@ -124,6 +124,15 @@ pub enum Call {
     Claim(Claim),
     /// Of the same: these are all the names that the caller has now.
     Names(#[serde(deserialize_with = "super::registry::names::so_many")] Vec<Claim>),
+    /// Of the same: an object of the caller's, whose name it has claimed, is to have addresses that no other has.
+    Addresses {
+        /// Which object.
+        object: u128,
+        /// How many bytes.
+        room_bytes: u64,
+        /// Whose the object is.
+        uid: u32,
+    },
     /// Of the same: whose is it?
     Lookup(Name),
     /// Of an object's home: a process of the caller's opens it.
@@ -354,6 +363,8 @@ pub enum Answer {
         /// That object.
         object: u128,
     },
+    /// The first address that an object was given.
+    Addresses(u64),
     /// An object.
     Opened(Box<Shared>),
     /// To `Sync`.

@@ -10,9 +10,10 @@ use crate::spill::{Spill, check_room};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::Reply;
 use commonhold_object::{
-    Access, CreateOptions, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, pages_of, system_v,
+    Access, CreateOptions, Error, ErrorKind, Fixed, Name, PAGE_SIZE_BYTES, PagerKind, Part, Result, pages_of,
+    system_v,
 };
-use commonhold_registry::ObjectRecord;
+use commonhold_registry::{NewObject, ObjectRecord};
 use commonhold_sys::frames;
 use commonhold_tables::Segment;
 use commonhold_wired::OWN_MEMORY;
@@ -85,6 +86,7 @@ impl Host {
         }
         options.check()?;
         self.check_can_keep(&options)?;
+        self.check_fixed(&options)?;
         self.check_page_size(&options)?;
         self.check_room_for_tables(&options, session.credentials.uid)?;
         if in_directory {
@@ -108,7 +110,7 @@ impl Host {
             nonce,
             charged,
         )?;
-        let prepared = match prepared {
+        let mut prepared = match prepared {
             commonhold_registry::Prepared::Exists(record) => {
                 let access = if record.file.as_ref().is_some_and(|f| f.read_only) {
                     Access::Read
@@ -142,6 +144,7 @@ impl Host {
         });
         let kept = kept.and_then(|fd| Ok((self.claim_name(prepared.record())?, fd)));
         let held = kept.and_then(|(claiming, fd)| {
+            self.give_address(&mut prepared)?;
             Ok((claiming, tables::begin(&prepared.record().options, fd.as_deref())?, fd))
         });
         let (claiming, tables, descriptor) = match held {
@@ -155,13 +158,13 @@ impl Host {
                 return Err(error);
             }
         };
-        let moves = prepared.record().options.home_moves;
+        let (moves, fixed) = (prepared.record().options.home_moves, prepared.record().options.fixed);
         let committed = self.commit_create(prepared, (descriptor, backing), tables);
         drop(claiming);
         let object = committed.inspect_err(|_| {
             self.free_place(id);
-            if moves {
-                self.tell_names(); // its name hangs on no lease
+            if moves || fixed.is_some() {
+                self.tell_names(); // its name, or its address, hangs on no lease
             }
         })?;
         let read_only = object.record().file.as_ref().is_some_and(|f| f.read_only);
@@ -171,7 +174,7 @@ impl Host {
     /// The object has its name from now on.
     pub(super) fn commit_create(
         &self,
-        prepared: commonhold_registry::NewObject,
+        prepared: NewObject,
         (descriptor, backing): (Option<Arc<OwnedFd>>, Option<Arc<OwnedFd>>),
         tables: Option<Segment>,
     ) -> Result<Arc<Object>> {
@@ -190,6 +193,38 @@ impl Host {
         self.note_arena(&object);
         self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
         Ok(object)
+    }
+
+    /// Refuses one address for what has none, or nobody to give it.
+    fn check_fixed(&self, options: &CreateOptions) -> Result<()> {
+        let refused = |what: &str| Err(Error::new(ErrorKind::Unsupported, format!("fixed: {what}")));
+        if options.fixed.is_none() {
+            return Ok(());
+        }
+        if synchronisation::kind_of(options).is_some() {
+            return refused("locks with names are used by calls, wherever they are mapped: leave it out");
+        }
+        if options.is_shared() && !self.with_cluster().is_some_and(|cluster| cluster.is_up()) {
+            return refused(
+                "the registry of a cluster gives objects that hosts share their addresses, and this host is in none: start it \
+                 with --listen, or create the object local",
+            );
+        }
+        Ok(())
+    }
+
+    /// An object that hosts share gets its address from the cluster's registry. It has its name there already.
+    fn give_address(&self, prepared: &mut NewObject) -> Result<()> {
+        let record = prepared.record();
+        let (Some(fixed), true) = (record.options.fixed, record.options.is_shared()) else { return Ok(()) };
+        let none =
+            || Error::new(ErrorKind::Disconnected, "this host is in no cluster any more: try again later");
+        let cluster = self.with_cluster().ok_or_else(none)?;
+        let (uuid, uid) = (record.uuid, record.charged_uid);
+        let address = cluster.give_addresses(uuid, fixed.room_bytes, uid)?;
+        Fixed { address, ..fixed }.check_given(Part::Shared, record.options.size_bytes)?;
+        prepared.is_at(address);
+        Ok(())
     }
 
     pub(super) fn check_can_keep(&self, options: &CreateOptions) -> Result<()> {
