@@ -154,7 +154,11 @@ impl Host {
                 self.remove_files(id);
                 self.free_place(id);
                 self.forget_moving(prepared.record());
+                let has_claimed = prepared.record().options.fixed.is_some();
                 lock(&self.registry).abandon_create(prepared);
+                if has_claimed {
+                    self.tell_names(); // it has its name there before it has an address
+                }
                 return Err(error);
             }
         };
