@@ -1,22 +1,24 @@
-/* Entry consistency over explicit coherence: a mutex that is bound to a range (Shirriff, section 5.3: "other desired consistency
- * semantics on top of the supplied functionality"; section 8.2: by mmap, mlock and msync).
+/* Entry consistency over explicit coherence: a mutex that is bound to a range (Shirriff, section
+ * 5.3: "other desired consistency semantics on top of the supplied functionality"; section 8.2: by
+ * mmap, mlock and msync).
  *
- * What it promises: one process of all hosts is within, and it sees all that was written within before. What is written outside is
- * seen by chance.
+ * What it promises: one process of all hosts is within, and it sees all that was written within
+ * before. What is written outside is seen by chance.
  *
- * How: the range's first word is the mutex between processes of one host, which have the same memory; lock keeps those of other
- * hosts out. Who leaves gives the range to its home first (sync), so whoever comes next on another host fetches it. The word names
- * its owner by machine and process: of one that ended, or is of another host, nothing is left to wait for, for while this host
- * holds the pages no process of another is within.
+ * How: the range's first word is the mutex between processes of one host, which have the same
+ * memory; lock keeps those of other hosts out. Who leaves gives the range to its home first (sync),
+ * so whoever comes next on another host fetches it. The word names its owner by machine and
+ * process: of one that ended, or is of another host, nothing is left to wait for, for while this
+ * host holds the pages no process of another is within.
  *
- *     entry NAME TIMES SECONDS     counts within, in all pages; gives the count at the end */
+ *    entry NAME TIMES SECONDS     counts within, in all pages; gives the count at the end */
 #include "strategy.h"
 #include <signal.h>
 
 enum { PAGES = 3 };
 
 struct range {
-    _Atomic uint64_t owner; /* 0: nobody; else the machine in the upper half, the process in the lower */
+    _Atomic uint64_t owner; /* 0: nobody; else its machine in the upper half, and the process */
     uint64_t count;
 };
 
@@ -32,7 +34,8 @@ static uint64_t this_machine(void) {
 
 /* Whether the owner is a process of this machine that runs. */
 static int is_within(uint64_t owner, uint64_t machine) {
-    return (owner & ~0xffffffffull) == machine && (kill((pid_t)(uint32_t)owner, 0) == 0 || errno == EPERM);
+    if ((owner & ~0xffffffffull) != machine) return 0;
+    return kill((pid_t)(uint32_t)owner, 0) == 0 || errno == EPERM;
 }
 
 static void entry_acquire(struct range *range, size_t bytes) {
@@ -41,14 +44,16 @@ static void entry_acquire(struct range *range, size_t bytes) {
     for (;;) {
         uint64_t owner = 0;
         if (atomic_compare_exchange_strong(&range->owner, &owner, me)) return;
-        if (!is_within(owner, machine) && atomic_compare_exchange_strong(&range->owner, &owner, me)) return;
+        int is_left = !is_within(owner, machine);
+        if (is_left && atomic_compare_exchange_strong(&range->owner, &owner, me)) return;
         wait_for("the process within");
     }
 }
 
 static void entry_release(struct range *range, size_t bytes) {
     atomic_store(&range->owner, 0);
-    /* Another process of this host may be within already: it has the lock too, so nobody else sees what it has half done. */
+    /* Another process of this host may be within already: it has the lock, too, and no other host
+     * sees what it has half done. */
     if (ch_sync(range, bytes)) fail("sync");
     if (ch_unlock(range, bytes)) fail("unlock");
 }
@@ -65,8 +70,7 @@ int main(int count, char **words) {
         found = range->count;
         for (size_t page = 0; page < PAGES; page++) {
             volatile uint64_t *here = &((struct range *)(void *)(memory + page * PAGE))->count;
-            if (*here != found)
-                return fprintf(stderr, "page %zu has %llu, not %llu\n", page, (unsigned long long)*here, (unsigned long long)found), 3;
+            if (*here != found) return fprintf(stderr, "page %zu has another count\n", page), 3;
             if (time < times) *here = found + 1; /* the last time it only looks */
         }
         entry_release(range, bytes);

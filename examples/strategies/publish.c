@@ -1,15 +1,18 @@
-/* Publish and subscribe over explicit coherence (Shirriff, section 5.3: changes "will not be visible to processes on other
- * processors until the modified page is returned to the server by msync"; section 7.2: the other hosts' copies are invalid then).
+/* Publish and subscribe over explicit coherence (Shirriff, section 5.3: changes "will not be
+ * visible to processes on other processors until the modified page is returned to the server by
+ * msync"; section 7.2: the other hosts' copies are invalid then).
  *
- * What it promises: a topic is a page with one publisher. Each subscriber sees whole publications, never an older one after a newer
- * one, and the last one in the end. It may leave out some in between. Whoever published first has been told to all when the call
- * returns, so that publications of several topics are seen in their order.
+ * What it promises: a topic is a page with one publisher. Each subscriber sees whole publications,
+ * never an older one after a newer one, and the last one in the end. It may leave out some in
+ * between. Whoever published first has been told to all when the call returns, so that publications
+ * of several topics are seen in their order.
  *
- * How: who publishes writes the page and syncs it. Who subscribes asks incore, one call for all topics, which of them are not here
- * any more: those were published since, and a touch fetches them. That asks nobody else, and nothing is fetched twice. On the
- * publisher's own host the page is the same memory: there, and while a page is changed, two stamps say what is whole.
+ * How: who publishes writes the page and syncs it. Who subscribes asks incore, one call for all
+ * topics, which of them are not here any more: those were published since, and a touch fetches
+ * them. That asks nobody else, and nothing is fetched twice. On the publisher's own host the page
+ * is the same memory: there, and while a page is changed, two stamps say what is whole.
  *
- *     publish NAME publisher|subscriber COUNT SECONDS     COUNT publications, each of all topics in turn */
+ *    publish NAME publisher|subscriber COUNT SECONDS     so many of each topic, in turn */
 #include "strategy.h"
 
 enum { TOPICS = 4, TEXT = PAGE / 8 - 2 };
@@ -49,10 +52,14 @@ static size_t receive(struct subscription *subscription, uint64_t *words) {
         for (size_t i = 0; i < TOPICS; i++) {
             struct topic *topic = &subscription->topics[i];
             /* What is here is what was seen, unless its publisher is on this host. */
-            if (CH_STATE(states[i]) != CH_ABSENT && atomic_load(&topic->whole) == subscription->seen[i]) continue;
+            int is_here = CH_STATE(states[i]) != CH_ABSENT;
+            if (is_here && atomic_load(&topic->whole) == subscription->seen[i]) continue;
             uint64_t number = copy(topic, words);
             if (number == 0 || number == subscription->seen[i]) continue;
-            if (number < subscription->seen[i]) fprintf(stderr, "topic %zu went back\n", i), _exit(3);
+            if (number < subscription->seen[i]) {
+                fprintf(stderr, "topic %zu went back\n", i);
+                _exit(3);
+            }
             subscription->seen[i] = number;
             return i;
         }
@@ -68,7 +75,8 @@ static int publishes(struct topic *topics, uint64_t count) {
         }
     printf("published\n");
     fflush(stdout);
-    return getchar() == EOF ? 0 : 1; /* its end would be a sync, too: it stays until all have seen what it synced */
+    /* Its end would be a sync, too: it stays until all have seen what it synced. */
+    return getchar() == EOF ? 0 : 1;
 }
 
 static int subscribes(struct topic *topics, uint64_t count) {

@@ -1,16 +1,18 @@
-/* The ring of a producer and a consumer over explicit coherence: buffers whose ownership goes from one process to the other
- * (Forin, Barrera and Sanzi, section 8: the producer "can allocate a buffer, fill it with data, and then notify the other process
- * (consumer) that the buffer is available by enqueueing it in, for example, a circular queue"; Shirriff, section 8.2: by map, lock
- * and sync).
+/* The ring of a producer and a consumer over explicit coherence: buffers whose ownership goes from
+ * one process to the other (Forin, Barrera, Young and Rashid, section 8: the producer "can
+ * allocate a buffer, fill it with data, and then notify the other process (consumer) that the
+ * buffer is available by enqueueing it in, for example, a circular queue"; Shirriff, section 8.2: by
+ * map, lock and sync).
  *
- * What it promises: each buffer comes once, whole, and in order, to one consumer of one producer, wherever they run. Neither waits
- * for the other while the ring is neither full nor empty.
+ * What it promises: each buffer comes once, whole, and in order, to one consumer of one producer,
+ * wherever they run. Neither waits for the other while the ring is neither full nor empty.
  *
- * How: every page has one writer at a time. The producer owns the buffers from `filled` on, and the page that says how many it
- * filled; the consumer the others, and the page that says how many it took. Who gives buffers away syncs them, then the page that
- * says so: what is said is never seen before what it is about. A number that is not new costs nothing to look at: the page is here.
+ * How: every page has one writer at a time. The producer owns the buffers from `filled` on, and the
+ * page that says how many it filled; the consumer the others, and the page that says how many it
+ * took. Who gives buffers away syncs them, then the page that says so: what is said is never seen
+ * before what it is about. A number that is not new costs nothing to look at: the page is here.
  *
- *     ring NAME producer|consumer COUNT SECONDS */
+ *    ring NAME producer|consumer COUNT SECONDS */
 #include "strategy.h"
 
 enum { BUFFERS = 8, WORDS = PAGE / 8 };
@@ -25,8 +27,9 @@ struct ring {
 
 /* The next buffer that the producer may fill. */
 static uint64_t *ring_to_fill(struct ring *ring) {
-    while (atomic_load(&ring->filled) - atomic_load(&ring->taken) == BUFFERS) wait_for("the consumer");
-    return ring->buffers[atomic_load(&ring->filled) % BUFFERS];
+    uint64_t filled = atomic_load(&ring->filled);
+    while (filled - atomic_load(&ring->taken) == BUFFERS) wait_for("the consumer");
+    return ring->buffers[filled % BUFFERS];
 }
 
 /* It is filled: the consumer's from now on. */
@@ -64,7 +67,7 @@ static int consumes(struct ring *ring, uint64_t count) {
         const uint64_t *buffer = ring_get(ring);
         for (uint64_t i = 0; i < WORDS; i++)
             if (buffer[i] != number * 1000003 + i)
-                return fprintf(stderr, "buffer %llu has another's word %llu\n", (unsigned long long)number, (unsigned long long)i), 3;
+                return fprintf(stderr, "buffer %llu is another\n", (unsigned long long)number), 3;
         ring_give_back(ring);
     }
     printf("%llu buffers\n", (unsigned long long)count);
@@ -73,7 +76,8 @@ static int consumes(struct ring *ring, uint64_t count) {
 
 int main(int count, char **words) {
     if (count != 5) return fprintf(stderr, "ring NAME producer|consumer COUNT SECONDS\n"), 64;
-    struct ring *ring = (struct ring *)(void *)shared(words[1], sizeof(struct ring) / PAGE, atof(words[4]));
+    void *memory = shared(words[1], sizeof(struct ring) / PAGE, atof(words[4]));
+    struct ring *ring = memory;
     uint64_t number = strtoull(words[3], NULL, 10);
     return words[2][0] == 'p' ? produces(ring, number) : consumes(ring, number);
 }

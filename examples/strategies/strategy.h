@@ -1,8 +1,10 @@
-/* What the strategies have in common: an object of explicit coherence, mapped whole, and a limit to waiting.
+/* What the strategies have in common: an object of explicit coherence, mapped whole, and a limit to
+ * waiting.
  *
- *     cc -O2 examples/strategies/ring.c -Iinclude -Ltarget/release -lcommonhold -o ring
+ *    cc -O2 examples/strategies/ring.c -Iinclude -Ltarget/release -lcommonhold -o ring
  *
- * All that a strategy does it does with four calls of the Sprite paper (Shirriff, section 6): map, sync, lock and incore. */
+ * All that a strategy does it does with four calls of the Sprite paper (Shirriff, section 6): map,
+ * sync, lock and incore. */
 #ifndef STRATEGY_H
 #define STRATEGY_H
 #include <commonhold.h>

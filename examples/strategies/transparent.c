@@ -1,16 +1,22 @@
-/* Transparent sharing over explicit coherence (Shirriff, section 5.3: "processes on different machines share a memory segment as if
- * the processes were on a single machine").
+/* Transparent sharing over explicit coherence (Shirriff, section 5.3: it "would permit
+ * processes on different machines to share a memory segment as if the processes were on a single
+ * machine").
  *
- * What it promises: words of 64 bits that all processes of all hosts read and write in one order, in which every read gives the
- * latest write before it (linearizability). Memory that two processors share promises less.
+ * What it promises: words of 64 bits that all processes of all hosts read and write in one order,
+ * in which every read gives the latest write before it (linearizability). Memory that two
+ * processors share promises less.
  *
- * How: who reads or writes a word holds its page against other hosts meanwhile (lock), and who wrote it gives the page to its home
- * before that ends (sync): the home tells all hosts, whose copies are invalid then, and who reads next fetches it. Processes of one
- * host have the same memory, for which an atomic access is enough.
+ * How: who reads or writes a word holds its page against other hosts meanwhile (lock), and who
+ * wrote it gives the page to its home before that ends (sync): the home tells all hosts, whose
+ * copies are invalid then, and who reads next fetches it. Processes of one host have the same
+ * memory, for which an atomic access is enough.
  *
- * What it costs is in docs/STRATEGIES.md: more than --coherence strict, which does the same without calls.
+ * What it costs is in docs/STRATEGIES.md: more than --coherence strict, which does the same without
+ * calls.
  *
- *     transparent NAME 0|1 ROUNDS SECONDS     in each round both write, and then read what the other wrote: not both may miss it */
+ *    transparent NAME 0|1 ROUNDS SECONDS
+ *
+ * In each round both write a word, and then read the other's: not both may miss it. */
 #include "strategy.h"
 
 static _Atomic uint64_t *word(unsigned char *memory, size_t page) {
@@ -45,16 +51,17 @@ int main(int count, char **words) {
     size_t me = words[2][0] == '1', other = 1 - me;
     uint64_t rounds = strtoull(words[3], NULL, 10);
     unsigned char *memory = shared(words[1], 4, atof(words[4]));
-    /* Pages 0 and 1: what each wrote last. Pages 2 and 3: whether it saw the other's, beside the round. */
+    /* Pages 0 and 1: what each wrote last. Pages 2 and 3: the round, and if it saw the other's. */
     for (uint64_t round = 1; round <= rounds; round++) {
         transparent_write(memory, me, round);
         int saw = transparent_read(memory, other) >= round;
         transparent_write(memory, 2 + me, 2 * round + (uint64_t)saw);
         uint64_t told = transparent_wait(memory, 2 + other, 2 * round);
         if (told / 2 == round && !(told % 2) && !saw)
-            return fprintf(stderr, "round %llu: neither saw what the other had written\n", (unsigned long long)round), 3;
+            return fprintf(stderr, "neither saw what the other had written\n"), 3;
         /* What was written before something that is seen is seen too. */
-        if (transparent_read(memory, other) < round) return fprintf(stderr, "an older word came after a newer one\n"), 3;
+        if (transparent_read(memory, other) < round)
+            return fprintf(stderr, "an older word came after a newer one\n"), 3;
     }
     printf("%llu rounds\n", (unsigned long long)rounds);
     return 0;

@@ -1,9 +1,10 @@
 //! The strategies of `examples/strategies` keep what `docs/STRATEGIES.md` says that they promise, on two hosts; and without what
 //! they do nobody keeps it.
 
-use commonhold_tests::TestHost;
 use commonhold_tests::c_program::{CProgram, Running};
-use commonhold_tests::cluster::{another, cluster, sharers};
+use commonhold_tests::cluster::{another, cluster, counts, sharers, sharers_of};
+use commonhold_tests::{TestHost, Worker};
+use std::collections::BTreeMap;
 
 /// A strategy that works ends long before.
 const PATIENCE_S: u32 = 120;
@@ -49,20 +50,22 @@ fn transparent_sharing_is_one_order_for_all() {
 #[test]
 fn entry_consistency_lets_one_in_who_sees_what_the_last_did() {
     let hosts = two_hosts();
-    let count = |strategy: &CProgram, name: &str| -> String {
-        let words = format!("{name} 50 {PATIENCE_S}");
+    let count = |strategy: &CProgram, name: &str, patience_s: u32| -> String {
+        let words = format!("{name} 50 {patience_s}");
+        // While these have it mapped, no end of a process is a sync.
+        let _mapped = sharers_of(&hosts, name, "size=12288 explicit");
         let all = [0, 1, 0, 1].map(|host| strategy.start(&hosts[host], &words));
         let ends: Vec<(bool, String)> = all.into_iter().map(Running::end).collect();
         if ends.iter().any(|(well, _)| !well) {
             return format!("{ends:?}");
         }
-        strategy.start(&hosts[0], &format!("{name} 0 {PATIENCE_S}")).end().1
+        strategy.start(&hosts[0], &format!("{name} 0 {patience_s}")).end().1
     };
     let (strategy, unsynced) = compiled("entry", "ch_sync");
-    assert_eq!(count(&strategy, "/entry"), "200\n");
-    assert_ne!(count(&unsynced, "/unsynced"), "200\n", "nobody told anybody anything");
+    assert_eq!(count(&strategy, "/entry", PATIENCE_S), "200\n");
+    assert_ne!(count(&unsynced, "/unsynced", IN_VAIN_S), "200\n", "nobody told anybody anything");
     let unlocked = CProgram::new("examples/strategies/entry.c", &["ch_lock", "ch_unlock"]);
-    assert_ne!(count(&unlocked, "/unlocked"), "200\n", "hosts were within together");
+    assert_ne!(count(&unlocked, "/unlocked", IN_VAIN_S), "200\n", "hosts were within together");
 }
 
 #[test]
@@ -114,35 +117,54 @@ fn each_buffer_of_a_ring_comes_once_and_in_order() {
     assert!(both.into_iter().map(Running::end).all(|(well, _)| !well), "nobody told anybody anything");
 }
 
-/// Messages about the object that a host has sent and received.
-fn messages(host: &TestHost) -> u64 {
-    let counts = commonhold_tests::cluster::counts(host, "/shared");
-    counts.messages.iter().map(|kind| kind.sent + kind.received).sum()
+/// Messages about the object between hosts so far, by name.
+fn messages(hosts: &[TestHost]) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    for host in hosts {
+        for message in counts(host, "/shared").messages {
+            *all.entry(message.name).or_default() += message.sent;
+        }
+    }
+    all
+}
+
+/// What came by this, such as `2 changed, 2 known`.
+fn cost(hosts: &[TestHost], act: impl FnOnce()) -> String {
+    let before = messages(hosts);
+    act();
+    let new = messages(hosts).into_iter().map(|(name, count)| {
+        let old = before.get(&name).copied().unwrap_or_default();
+        (name, count - old)
+    });
+    let said: Vec<String> =
+        new.filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
+    said.join(", ")
 }
 
 #[test]
 fn the_calls_cost_as_many_messages_as_the_table_says() {
     let hosts = cluster(3);
     let workers = sharers(&hosts, 16 * 4096, "explicit");
-    let more = another(&hosts[2], "/shared");
-    let cost = |what: &str, act: &dyn Fn()| {
-        let before: u64 = hosts.iter().map(messages).sum();
-        act();
-        let after: u64 = hosts.iter().map(messages).sum();
-        println!("{what}: {}", (after - before) / 2);
-        (after - before) / 2
-    };
-    for (page, seed) in [(0, 1), (1, 2)] {
-        let fill = format!("fill m {page} 1 {seed}");
-        let check = format!("check m {page} 1 {seed}");
-        let sync = format!("sync o {} 4096", page * 4096);
-        let writer = &workers[page];
-        writer.ok(&fill);
-        let first = cost("sync, nobody has it", &|| drop(writer.ok(&sync)));
-        cost("reads", &|| workers.iter().for_each(|worker| drop(worker.ok(&check))));
-        let again = cost("read again", &|| more.all(&check));
-        writer.ok(&format!("fill m {page} 1 {}", seed + 10));
-        let second = cost("sync, all have it", &|| drop(writer.ok(&sync)));
-        assert_eq!(again, 0, "{first} {second}");
+    let neighbour = another(&hosts[2], "/shared");
+    for (page, synced) in [(0, "2 changed, 2 known"), (1, "1 changed, 1 known, 1 sync, 1 synced")] {
+        let (writer, sync) = (&workers[page], format!("sync o {} 4096", page * 4096));
+        let has = |seed: u32| format!("check m {page} 1 {seed}");
+        writer.all(&format!("fill m {page} 1 1\n{sync}"));
+        let read = |worker: &Worker| cost(&hosts, || drop(worker.ok(&has(1))));
+        // Whoever has not the page fetches it, and its neighbours on that host have it then; at its home nobody asks.
+        let asks: Vec<String> = workers.iter().map(read).collect();
+        let fetched = |host: usize| if host == 0 || host == page { "" } else { "1 fetch, 1 pages" };
+        assert_eq!(asks, [0, 1, 2].map(fetched));
+        assert_eq!(read(&neighbour), "");
+        // Each host that has it is told.
+        writer.ok(&format!("fill m {page} 1 2"));
+        assert_eq!(cost(&hosts, || drop(writer.ok(&sync))), synced);
+        // Who asks what is here asks nobody else, and finds that the page is not.
+        let here = |worker: &Worker| worker.ok(&format!("incore o {} 4096", page * 4096));
+        let asking = cost(&hosts, || {
+            let states: Vec<String> = workers.iter().map(here).collect();
+            assert!((0..3).all(|host| (states[host] == "A") == (host != page)), "{states:?}");
+        });
+        assert_eq!(asking, "");
     }
 }
