@@ -166,10 +166,16 @@ fn no_two_hosts_give_the_same_addresses_whoever_is_away() {
     workers[2].eventually("open f /file rw");
     workers[2].ok("map f f rw shared 0 0");
     assert_eq!(number(&workers[2].ok("address f")), kept);
+    // Another name is no other address.
+    again.ok("rename /file /renamed");
+    let renamed = shared(&again, "/file-again");
+    assert_eq!(address(&again, "f"), kept);
+    again.ok("rename /renamed /file");
     // What is removed is free, and is given again late: who has it mapped still has nothing in its way.
     again.ok("remove /file");
     let after = shared(&again, "/after");
-    assert!(!given.iter().chain(&more).chain([&kept]).any(|one| *one == after));
+    assert!(!given.iter().chain(&more).chain([&kept, &renamed]).any(|one| *one == after));
+    no_two_overlap(given.into_iter().chain(more).chain([kept, renamed, after]));
 }
 
 #[test]

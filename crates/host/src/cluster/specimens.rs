@@ -6,8 +6,8 @@ use crate::shared::{Said, Seen, Told};
 use commonhold_coherence::forwarding::{Epoch, Fate, Restored, Settled, Standing, View};
 use commonhold_coherence::{Access as Right, HostId, Span, Why, central, explicit, forwarding};
 use commonhold_object::{
-    Access, Coherence, CreateOptions, Credentials, EntryInfo, Error, ErrorKind, Losses, Name, ObjectId,
-    ObjectInfo, OnLoss, Ownership, Scheduler, SessionId, Synced,
+    Access, Coherence, CreateOptions, Credentials, EntryInfo, Error, ErrorKind, Fixed, Losses, Name,
+    ObjectId, ObjectInfo, OnLoss, Ownership, Scheduler, SessionId, Synced,
 };
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ fn member() -> Member {
 }
 
 fn claim() -> Claim {
-    Claim { name: name(), object: 9, moving: None }
+    let fixed = Some((Fixed { address: 3 << 20, room_bytes: 2 << 20 }, 7));
+    Claim { name: name(), object: 9, moving: None, fixed }
 }
 
 fn moving_claim() -> Claim {

@@ -5,7 +5,7 @@ use crate::shared::{Said, Seen, Told};
 use commonhold_coherence::HostId;
 use commonhold_object::wire::Sizing;
 use commonhold_object::{
-    Access, CreateOptions, Credentials, EntryInfo, Name, ObjectInfo, Ownership, Result, Synced,
+    Access, CreateOptions, Credentials, EntryInfo, Fixed, Name, ObjectInfo, Ownership, Result, Synced,
 };
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -34,6 +34,8 @@ pub struct Claim {
     pub object: u128,
     /// What the next home must know of it, if its home moves.
     pub moving: Option<Box<Moving>>,
+    /// The addresses that it was given, and whose it is: a registry that does not know of them takes it from here.
+    pub fixed: Option<(Fixed, u32)>,
 }
 
 /// What the next home of an object must know of it.

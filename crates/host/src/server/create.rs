@@ -92,16 +92,7 @@ impl Host {
         if in_directory {
             lock(&self.registry).check_is_in_directory(&name)?; // before anything is made for it
         }
-        // What lies in an arena counts with that.
-        let charged = match wired {
-            Some(Wired::OfItsOwn) if options.is_fetched() => {
-                let uid = session.credentials.uid;
-                let own_bytes = if self.machine.is_ordinary(uid) { options.size_bytes } else { 0 };
-                self.limits.counted(uid, &options, memory_bytes) + own_bytes
-            }
-            Some(Wired::InArena) if !options.is_fetched() => 0,
-            _ => self.limits.counted(session.credentials.uid, &options, memory_bytes),
-        };
+        let charged = self.counted_of_new(session.credentials.uid, &options, wired, memory_bytes);
         let prepared = lock(&self.registry).prepare_create(
             &name,
             &session.credentials,
@@ -197,6 +188,24 @@ impl Host {
         self.note_arena(&object);
         self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
         Ok(object)
+    }
+
+    /// What counts against a user's quota of a new object.
+    fn counted_of_new(
+        &self,
+        uid: u32,
+        options: &CreateOptions,
+        wired: Option<Wired>,
+        memory_bytes: u64,
+    ) -> u64 {
+        match wired {
+            Some(Wired::OfItsOwn) if options.is_fetched() => {
+                let own_bytes = if self.machine.is_ordinary(uid) { options.size_bytes } else { 0 };
+                self.limits.counted(uid, options, memory_bytes) + own_bytes
+            }
+            Some(Wired::InArena) if !options.is_fetched() => 0, // what lies in an arena counts with that
+            _ => self.limits.counted(uid, options, memory_bytes),
+        }
     }
 
     /// Refuses one address for what has none, or nobody to give it.

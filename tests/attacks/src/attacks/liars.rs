@@ -52,7 +52,7 @@ fn root() -> Credentials {
 }
 
 fn claim(text: &str, object: u128) -> Claim {
-    Claim { name: name(text), object, moving: None }
+    Claim { name: name(text), object, moving: None, fixed: None }
 }
 
 /// A member with a valid certificate, that all hosts know; their numbers.

@@ -3,6 +3,7 @@
 //! They are a host's by its name, not by the number of its process: a host that is away keeps what its objects have. It gives
 //! addresses up by saying which objects it has.
 
+use crate::cluster::wire::Claim;
 use commonhold_object::fixed::{UNIT_BYTES, is_full};
 use commonhold_object::{Error, ErrorKind, Fixed, Part, Places, Result, limits};
 use serde::{Deserialize, Serialize};
@@ -126,6 +127,30 @@ impl Addresses {
     pub fn gone(&self, host: &str, objects: &HashSet<u128>) -> Vec<u128> {
         let is_gone = |(object, given): &(&u128, &Given)| given.host == host && !objects.contains(*object);
         self.given.iter().filter(is_gone).map(|(object, _)| *object).collect()
+    }
+
+    /// What a host says that its objects have, and is not known: this registry is another than that which gave it.
+    pub fn unknown(&self, host: &str, claims: &[Claim]) -> Vec<(Asking, u64)> {
+        let unknown = claims.iter().filter(|claim| !self.given.contains_key(&claim.object));
+        let asking = |claim: &Claim| {
+            let (fixed, uid) = claim.fixed?;
+            let asking =
+                Asking { object: claim.object, room_bytes: fixed.room_bytes, uid, host: host.into() };
+            Some((asking, fixed.address))
+        };
+        unknown.filter_map(asking).collect()
+    }
+
+    /// An object has these addresses, unless another has any of them, or the quota is used up. Whether it has.
+    pub fn adopt(&mut self, asking: &Asking, address: u64) -> bool {
+        let Asking { object, room_bytes, uid, host } = asking;
+        let given = Given { address, room_bytes: *room_bytes, uid: *uid, host: host.clone() };
+        let others = self.given.values().any(|other| other.address == address);
+        let is_its = !others && self.check_quota(asking).is_ok() && self.places.note(given.fixed());
+        if is_its {
+            self.given.insert(*object, given);
+        }
+        is_its
     }
 
     /// An object has none any more. Gives what it had.

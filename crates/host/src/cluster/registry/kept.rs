@@ -167,14 +167,18 @@ impl Kept {
     /// A host has these objects, and no others.
     fn keep_addresses(&self, host: &str, claims: &[Claim]) {
         let objects = claims.iter().map(|claim| claim.object).collect();
-        let gone = {
+        let (gone, unknown) = {
             let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-            addresses.gone(host, &objects)
+            (addresses.gone(host, &objects), addresses.unknown(host, claims))
         };
-        if !gone.is_empty() {
-            // What cannot be written down now stays given, until the host tells its names again.
+        if !gone.is_empty() || !unknown.is_empty() {
+            // What cannot be written down now stays as it is, until the host tells its names again.
             let _ = self.change_addresses(|addresses| {
                 gone.into_iter().for_each(|object| drop(addresses.free(object)));
+                for (asking, address) in &unknown {
+                    // Where it is another's by now, the object is mapped only where that is not.
+                    let _ = addresses.adopt(asking, *address);
+                }
                 Ok(())
             });
         }
@@ -221,7 +225,7 @@ fn write(path: &Path, saved: &impl Serialize) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use crate::cluster::wire::Member;
-    use commonhold_object::Name;
+    use commonhold_object::{Fixed, Name};
 
     fn joining(number: u32, claims: Vec<Claim>) -> Joining {
         let (host, name, address) = (HostId(number), number.to_string(), ([127, 0, 0, 1], 1).into());
@@ -232,7 +236,7 @@ mod tests {
     fn leases_are_renewed_while_names_are_gone_through_and_a_change_is_written_down() {
         let state = tempfile::tempdir().unwrap();
         let kept = Kept::open(state.path(), Duration::from_secs(600), clock::now()).unwrap();
-        let claim = Claim { name: Name::new("/x").unwrap(), object: 1, moving: None };
+        let claim = Claim { name: Name::new("/x").unwrap(), object: 1, moving: None, fixed: None };
         kept.join(joining(1, vec![claim.clone()])).unwrap();
         kept.join(joining(2, Vec::new())).unwrap();
         assert_eq!(kept.claim(HostId(2), claim.clone()).unwrap_err().kind, ErrorKind::Permission);
@@ -258,7 +262,10 @@ mod tests {
     fn addresses_outlive_the_process_that_gave_them_and_the_hosts_that_have_them() {
         let state = tempfile::tempdir().unwrap();
         let open = || Kept::open(state.path(), Duration::from_secs(600), clock::now()).unwrap();
-        let claim = |object| Claim { name: Name::new(&format!("/{object}")).unwrap(), object, moving: None };
+        let claim = |object| {
+            let name = Name::new(&format!("/{object}")).unwrap();
+            Claim { name, object, moving: None, fixed: None }
+        };
         let room = 4 << 20;
         let kept = open();
         kept.join(joining(1, vec![claim(1)])).unwrap();
@@ -284,6 +291,20 @@ mod tests {
         assert_eq!(kept.give_addresses(HostId(4), 1, room, 0).unwrap(), first);
         kept.replace(HostId(4), vec![claim(5)]).unwrap();
         assert_eq!(kept.give_addresses(HostId(4), 5, room, 0).unwrap(), second + room);
+        // A list that forgot all takes from hosts what they have, unless it is another's by then.
+        let saved = std::fs::read(state.path().join("addresses")).unwrap();
+        drop(kept);
+        std::fs::remove_file(state.path().join("addresses")).unwrap();
+        let kept = open();
+        let with = |object, address| {
+            let fixed = Some((Fixed { address, room_bytes: room }, 0));
+            Claim { fixed, ..claim(object) }
+        };
+        kept.join(next(5, vec![with(7, second), with(8, second), with(9, 4096)])).unwrap();
+        assert_eq!(kept.give_addresses(HostId(5), 7, room, 0).unwrap(), second);
+        assert_eq!(kept.give_addresses(HostId(5), 8, room, 0).unwrap(), first);
+        assert_eq!(kept.give_addresses(HostId(5), 9, room, 0).unwrap(), second + room);
+        assert_ne!(std::fs::read(state.path().join("addresses")).unwrap(), saved);
         std::fs::write(state.path().join("addresses"), b"garbage").unwrap();
         let refused = Kept::open(state.path(), Duration::from_secs(600), clock::now()).err().unwrap();
         assert!(refused.kind == ErrorKind::Corrupt && refused.message.contains("addresses"), "{refused}");

@@ -33,23 +33,9 @@ impl Etcd {
         for _ in 0..ATTEMPTS {
             let mut read = self.read_addresses()?;
             let address = read.all.give(&asking)?;
-            if !read.revisions.contains_key(&address) {
-                let (key, next) = (self.keys.address(address), self.keys.next_address());
-                let value = SavedAddress {
-                    object: format!("{object:032x}"),
-                    room_bytes,
-                    uid,
-                    host: asking.host.clone(),
-                };
-                let none_since = Compare::mod_revision(next.as_str(), CompareOp::Equal, read.given_at);
-                let belongs = Compare::version(self.keys.member(cluster.me.host), CompareOp::Greater, 0);
-                let then = vec![
-                    TxnOp::put(key, text(&value), None),
-                    TxnOp::put(next, text(&read.all.saved().next), None),
-                ];
-                if !self.transact(&Attempt { when: vec![none_since, belongs], then }, PATIENCE)? {
-                    continue;
-                }
+            let is_there = read.revisions.contains_key(&address);
+            if !is_there && !self.put_address(&asking, address, &read)? {
+                continue;
             }
             lock(&self.mine).addresses.insert(object);
             return Ok(address);
@@ -74,9 +60,44 @@ impl Etcd {
             // Where it is not done another process of this host has come: that one tells its names.
             self.transact(&Attempt { when, then }, PATIENCE)?;
         }
+        self.tell_addresses(claims)?;
         let left = read.all.gone(&cluster.me.name, &[].into());
-        lock(&self.mine).addresses = left.into_iter().collect();
+        let told = claims.iter().filter(|claim| claim.fixed.is_some()).map(|claim| claim.object);
+        lock(&self.mine).addresses = left.into_iter().chain(told).collect();
         Ok(())
+    }
+
+    /// Objects of this host may have addresses that another registry gave: etcd hears of them, unless they are another's by now.
+    fn tell_addresses(&self, claims: &[Claim]) -> Result<()> {
+        let cluster = self.cluster()?;
+        for _ in 0..=claims.len() {
+            let mut read = self.read_addresses()?;
+            let unknown = read.all.unknown(&cluster.me.name, claims);
+            let Some((asking, address)) = unknown.iter().find(|(asking, at)| read.all.adopt(asking, *at))
+            else {
+                return Ok(());
+            };
+            self.put_address(asking, *address, &read)?; // where others came first it is looked at again
+        }
+        Ok(())
+    }
+
+    /// Puts what was given, if nobody else was given anything since it was read. Whether it was put.
+    fn put_address(&self, asking: &Asking, address: u64, read: &Read) -> Result<bool> {
+        let Asking { object, room_bytes, uid, host } = asking;
+        let (key, next) = (self.keys.address(address), self.keys.next_address());
+        let value = SavedAddress {
+            object: format!("{object:032x}"),
+            room_bytes: *room_bytes,
+            uid: *uid,
+            host: host.clone(),
+        };
+        let none_since = Compare::mod_revision(next.as_str(), CompareOp::Equal, read.given_at);
+        let me = self.cluster()?.me.host;
+        let belongs = Compare::version(self.keys.member(me), CompareOp::Greater, 0);
+        let then =
+            vec![TxnOp::put(key, text(&value), None), TxnOp::put(next, text(&read.all.saved().next), None)];
+        self.transact(&Attempt { when: vec![none_since, belongs], then }, PATIENCE)
     }
 
     fn read_addresses(&self) -> Result<Read> {
