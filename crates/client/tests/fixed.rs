@@ -30,7 +30,7 @@ fn what_no_host_gives_is_not_mapped() {
         (local + PAGE_SIZE_BYTES, ROOM),
         (local - ROOM, 2 * ROOM),
         (0x2800_0000_0000, ROOM), // of objects that hosts share
-        (local, PAGE_SIZE_BYTES),
+        (local, 4 * PAGE_SIZE_BYTES),
         (local, 0),
         (u64::MAX - ROOM + 1, ROOM),
     ]
