@@ -135,10 +135,11 @@ typedef struct ch_options {
     uint32_t replicas;          /* hosts that may be lost without losing what another has read: CH_FORWARDING, or home_moves */
     int home_moves;             /* 1: another host takes a lost home's place; with replicas, or a file others open by the same path */
     int translation;            /* CH_PAGED, CH_SHARED_TABLES or ..._4K: the size is rounded up to a multiple of 2 MiB then */
-    uint32_t unused;            /* 0 */
+    int fixed;                  /* 1: it has one address in all processes, where ch_map() maps it (docs/FIXED.md) */
+    uint64_t room_bytes;        /* with fixed: it may grow so far; 0: not past its size in whole 2 MiB */
 } ch_options;
 
-#define CH_OPTIONS_INIT {sizeof(ch_options), 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0600, 0, 0, 0, 0, 0, 0}
+#define CH_OPTIONS_INIT {sizeof(ch_options), 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0600, 0, 0, 0, 0, 0, 0, 0}
 
 /* The same at run time. */
 void ch_options_init(ch_options *options);
@@ -189,6 +190,7 @@ int ch_write(const ch_object *object, const void *data, size_t length, uint64_t 
 #define CH_PREFETCH 0x40  /* begin to bring all pages in, without waiting */
 #define CH_IN_THREAD 0x80 /* the faulting thread serves itself where it can */
 #define CH_OWN_TABLES 0x100 /* of an object with shared page tables: by tables of this process's own */
+#define CH_ANYWHERE 0x800 /* of an object that has one address in all processes: not there; its pointers are of no use then */
 /* ... and at most one of these: what a fork child has of it. */
 #define CH_INHERIT_SHARE 0    /* the same object: so it is where nothing is said */
 #define CH_INHERIT_COPY 0x200 /* the bytes as they are at fork, in memory of its own */
@@ -292,6 +294,8 @@ typedef struct ch_info {
     int is_elsewhere;        /* its home is another host */
     int translation;         /* CH_PAGED, CH_SHARED_TABLES, CH_SHARED_TABLES_4K, CH_WIRED */
     uint64_t page_tables;    /* shared: how many map each page at most, two of them the host's; 0: the kernel does not tell */
+    uint64_t address;        /* where it is in all processes, if it was created fixed; else 0 */
+    uint64_t room_bytes;     /* how many bytes of addresses it has there */
 } ch_info;
 
 int ch_stat(const char *name, ch_info *info);

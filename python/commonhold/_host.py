@@ -91,6 +91,8 @@ class Host:
         replicas: int = 0,
         home_moves: bool = False,
         translation: Literal["paged", "shared-tables", "shared-tables-4k", "wired"] = "paged",
+        fixed: bool = False,
+        room: int | None = None,
     ) -> Object:
         if file is not None and pager is not None:
             raise TypeError("an object has one pager: give a file or a pager")
@@ -117,6 +119,8 @@ class Host:
                 replicas=replicas,
                 home_moves=home_moves,
                 translation=translation,
+                fixed=fixed,
+                room_bytes=room,
             )
 
     def stat(self, name: str) -> ObjectStat | DirectoryStat:
@@ -214,6 +218,8 @@ def create(
     replicas: int = 0,
     home_moves: bool = False,
     translation: Literal["paged", "shared-tables", "shared-tables-4k", "wired"] = "paged",
+    fixed: bool = False,
+    room: int | None = None,
 ) -> Object:
     """Creates an object and opens it for reading and writing.
 
@@ -247,6 +253,8 @@ def create(
       taken now; with `shared-tables-4k` of ordinary pages, by the kernel module segshm. Its size is rounded up to a multiple
       of 2 MiB. With `wired`, no fault ever happens in it: its pages are there when it is mapped, those of a
       `file` or a `pager` too.
+    * `fixed`: it has one address in all processes, on all hosts that share it, so that pointers may be kept in it; `room`: it
+      may grow to so many bytes. Mapping it fails where something lies there.
     * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS (unless given, 60,000 of an
       object that hosts share, of others never), a pager has failed.
 
@@ -259,7 +267,7 @@ def create(
         controlled=controlled, freezable=freezable, reserve=reserve, on_last_death=on_last_death, budget=budget,
         fault_deadline_ms=fault_deadline_ms, pager_deadline_ms=pager_deadline_ms, coherence=coherence, on_loss=on_loss,
         scheduler=scheduler, page_size=page_size, replicas=replicas,
-        home_moves=home_moves, translation=translation,
+        home_moves=home_moves, translation=translation, fixed=fixed, room=room,
     )  # fmt: skip
 
 

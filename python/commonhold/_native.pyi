@@ -43,6 +43,8 @@ class Host:
         replicas: int,
         home_moves: bool,
         translation: str,
+        fixed: bool,
+        room_bytes: int | None,
     ) -> Object: ...
     def stat(self, name: str) -> ObjectStat | DirectoryStat: ...
     def ls(self, directory: str) -> list[ObjectStat | DirectoryStat]: ...
@@ -130,13 +132,15 @@ class Object:
         prefetch: bool = False,
         in_thread: bool = False,
         inherit: Inherit = "share",
+        anywhere: bool = False,
     ) -> Mapping:
         """Maps `length` bytes from `offset` (page-aligned) on; all unless given.
 
         `mode` is that of the object unless given; `c` is copy-on-write. `address` is a hint, or with `fixed` the
         only place. `lock`: hold each page as it comes in. `prefetch`: begin to bring all in. `in_thread`: the
         faulting thread serves itself where it can. `inherit`: what a fork child has of it: the object (`share`), a
-        copy of its bytes as they are at fork (`copy`), or nothing (`none`).
+        copy of its bytes as they are at fork (`copy`), or nothing (`none`). `anywhere`: an object that was created
+        `fixed` is not mapped at its address; its pointers are of no use then.
         """
 
     def array(

@@ -61,6 +61,10 @@ class ObjectStat:
     """`paged`, `shared-tables`, `shared-tables-4k` or `wired`."""
     page_tables: int
     """With shared page tables, how many map each page at most, the host's two among them; 0: the kernel does not tell."""
+    address: int | None
+    """Where it is in all processes, if it was created `fixed`."""
+    room_bytes: int | None
+    """How many bytes of addresses it has there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ use crate::errors::{OrRaise, waiting};
 use crate::object::{Object, Opened};
 use crate::options::{Mode, natural, natural_or_none, on_last_death, shared, sync_mode};
 use crate::records;
-use commonhold::{Coherence, CreateOptions, PageSize, PagerKind};
+use commonhold::{Coherence, CreateOptions, Error, PageSize, PagerKind};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 use std::ffi::OsString;
@@ -95,7 +95,7 @@ impl Host {
     /// Creates an object and opens it for reading and writing.
     #[pyo3(signature = (name, *, size_bytes, fd, pager, sync, permissions, tag, controlled, freezable, reserve,
         on_last_death, budget_bytes, fault_deadline_ms, pager_deadline_ms, coherence, on_loss,
-        scheduler, page_size_bytes, replicas, home_moves, translation))]
+        scheduler, page_size_bytes, replicas, home_moves, translation, fixed, room_bytes))]
     #[allow(clippy::too_many_arguments)] // one for each thing that can be chosen, each named by the caller
     fn create(
         &self,
@@ -121,7 +121,13 @@ impl Host {
         #[pyo3(from_py_with = natural)] replicas: u32,
         home_moves: bool,
         translation: &str,
+        fixed: bool,
+        #[pyo3(from_py_with = natural_or_none)] room_bytes: Option<u64>,
     ) -> PyResult<Object> {
+        if room_bytes.is_some() && !fixed {
+            let what = "room is for objects with a fixed address: give fixed=True, or leave it out";
+            return Err(Error::invalid(what)).or_raise(py);
+        }
         let options = CreateOptions {
             size_bytes,
             pager: match (fd, pager) {
@@ -145,6 +151,7 @@ impl Host {
             translation: crate::options::translation(translation).or_raise(py)?,
             coherence: Coherence::Local,
             read_only: false,
+            fixed: fixed.then(|| commonhold::Fixed::asked(room_bytes.unwrap_or(0))),
         };
         let options = shared(options, coherence, on_loss, scheduler).or_raise(py)?;
         // SAFETY: the caller keeps the descriptor open until this call returns.

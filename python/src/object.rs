@@ -151,11 +151,11 @@ impl Object {
     /// Maps `length` bytes from `offset` (page-aligned) on; all unless given.
     ///
     /// `mode` is that of the object unless given; `c` is copy-on-write. `address` is a hint, or with `fixed` the only
-    /// place. `lock`: hold each page as it comes in. `prefetch`: begin to bring all in. `in_thread`: the faulting
-    /// thread serves itself where it can. `inherit`: what a fork child has of it, `share`, `copy` or `none`. Raises `InvalidError` for a range that is misaligned or past the end, and
+    /// place. `anywhere`: of an object with a fixed address not there. `lock`: hold each page as it comes in. `prefetch`: begin to
+    /// bring all in. `in_thread`: the faulting thread serves itself where it can. `inherit`: what a fork child has of it, `share`, `copy` or `none`. Raises `InvalidError` for a range that is misaligned or past the end, and
     /// `PermissionDeniedError` for writing to what was opened for reading.
     #[pyo3(signature = (offset = 0, length = None, mode = None, *, address = 0, fixed = false, lock = false,
-        prefetch = false, in_thread = false, inherit = "share"))]
+        prefetch = false, in_thread = false, inherit = "share", anywhere = false))]
     #[allow(clippy::too_many_arguments)] // one for each thing that can be chosen, most named by the caller
     fn map(
         &self,
@@ -169,9 +169,10 @@ impl Object {
         prefetch: bool,
         in_thread: bool,
         inherit: &str,
+        anywhere: bool,
     ) -> PyResult<Mapping> {
         let mode = self.map_mode(py, mode)?;
-        let flags = commonhold::MapFlags { fixed, ..flags(lock, prefetch, in_thread) };
+        let flags = commonhold::MapFlags { fixed, anywhere, ..flags(lock, prefetch, in_thread) };
         let options = MapOptions {
             hint: address,
             offset,

@@ -77,6 +77,8 @@ pub(crate) fn object<'py>(py: Python<'py>, info: &ObjectInfo) -> PyResult<Bound<
         loss_generation: info.losses.generation,
         translation: info.options.translation.word(),
         page_tables: info.page_tables,
+        address: info.options.fixed.map(|fixed| fixed.address),
+        room_bytes: info.options.fixed.map(|fixed| fixed.room_bytes),
     });
     record(py, "ObjectStat", &fields)
 }

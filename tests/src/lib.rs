@@ -33,6 +33,7 @@
 //! deadline is only there to fail.
 
 pub mod agent;
+pub mod c_program;
 pub mod cluster;
 pub mod crash;
 pub mod cut;

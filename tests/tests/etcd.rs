@@ -139,3 +139,53 @@ fn etcd_and_hosts_know_each_other_by_certificates() {
     plain.worker().refused("create x /lab/x size=4096 strict", "Disconnected");
     assert!(!hosts[0].command(&["hosts"], |_| {}).unwrap().contains("host2"));
 }
+
+#[test]
+fn objects_of_a_cluster_have_addresses_of_their_own_that_hosts_keep_while_they_are_away() {
+    let Some(etcd) = Etcd::start() else { return };
+    let hosts: Vec<TestHost> = (0..2).map(|number| etcd.host(number)).collect();
+    let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
+    let file = hosts[0].scratch().file("file", MIB);
+    let of_file = format!("create f /file file={} strict fixed", file.display());
+    let address = |worker: &Worker, object: &str| worker.ok(&format!("info {object} address"));
+    workers[0].eventually(&of_file);
+    workers[1].eventually("create o /first size=4096 strict fixed");
+    let mut given = vec![address(&workers[0], "f"), address(&workers[1], "o")];
+    // Both at once, again and again: nobody gets what the other has.
+    for round in 0..8 {
+        let create =
+            |host: usize| workers[host].send(&format!("create o /{host}/{round} size=4096 strict fixed"));
+        (0..2).for_each(create);
+        for worker in &workers {
+            worker.answer().unwrap();
+            given.push(address(worker, "o"));
+        }
+    }
+    let kept = given[0].clone();
+    workers[1].all("open f /file rw\nmap f f rw shared 0 0\nlink f 16 5");
+    workers[0].ok("map f f rw shared 0 0");
+    assert_eq!(workers[0].ok(&format!("walk {kept} 5")), "16");
+    workers[1].all("sync f 0 1048576\ndrop f\nclose f");
+    // A host goes; others are given addresses meanwhile.
+    workers[0].kill();
+    hosts[0].command(&["host", "stop", "--force"], |_| {}).unwrap();
+    wait::until("the other hears that it goes", || is_lost(&hosts[1], "host0").then_some(()));
+    for number in 0..4 {
+        workers[1].ok(&format!("create o /more/{number} size=4096 strict fixed"));
+        given.push(address(&workers[1], "o"));
+    }
+    hosts[0].start_again().unwrap();
+    let again = hosts[0].worker();
+    again.eventually("open f /file rw");
+    assert_eq!(address(&again, "f"), kept);
+    again.ok("map f f rw shared 0 0");
+    assert_eq!(again.ok(&format!("walk {kept} 5")), "16");
+    let count = given.len();
+    given.sort();
+    given.dedup();
+    assert_eq!(given.len(), count);
+    // One removed; what it had is not given again soon, and nothing of it is left in etcd.
+    again.ok("remove /file");
+    workers[1].eventually("create f /file size=4096 strict fixed");
+    assert!(!given.contains(&address(&workers[1], "f")));
+}

@@ -102,7 +102,7 @@ fn messages(object: u128, own: &Member, of_others: &Member) -> Vec<Message> {
     let said = |message| Message::Coherence { object, home: None, messages: vec![message] };
     let central = |message| said(Said::Central(message));
     let span = Span::new(0, 2);
-    let claim = Claim { name: name("/shared"), object: 7, moving: None };
+    let claim = Claim { name: name("/shared"), object: 7, moving: None, fixed: None };
     let calls = [
         Call::Join { member: own.clone(), claims: vec![claim.clone()], before: None },
         Call::Join { member: of_others.clone(), claims: vec![claim.clone()], before: None },
@@ -233,7 +233,7 @@ fn nobody_speaks_for_others_or_about_what_is_not_open_to_it() {
         let hosts = acquainted(&stranger, bystanders);
         let call = |to: usize, call: Call| stranger.ask(hosts[to], call);
         let (list, home) = (0, 0);
-        let mine = Claim { name: name("/mine"), object: 5, moving: None };
+        let mine = Claim { name: name("/mine"), object: 5, moving: None, fixed: None };
         // Who does not belong has no names, and opens nothing.
         let why = call(list, Call::Names(vec![mine.clone()])).unwrap_err();
         assert_eq!(why.kind, ErrorKind::Disconnected, "{why}");
@@ -259,7 +259,8 @@ fn nobody_speaks_for_others_or_about_what_is_not_open_to_it() {
         }
         stranger.join(hosts[list], vec![mine]).unwrap();
         let why =
-            call(list, Call::Claim(Claim { name: name("/shared"), object: 6, moving: None })).unwrap_err();
+            call(list, Call::Claim(Claim { name: name("/shared"), object: 6, moving: None, fixed: None }))
+                .unwrap_err();
         assert_eq!(why.kind, ErrorKind::Exists, "{why}");
         let shared = open(&stranger, hosts[home], "/shared").object;
         call(home, Call::Leave { object: shared, number: 1 }).unwrap();
@@ -275,7 +276,7 @@ fn nobody_speaks_for_others_or_about_what_is_not_open_to_it() {
             ),
             (
                 1,
-                Call::Claim(Claim { name: name("/x"), object: 6, moving: None }),
+                Call::Claim(Claim { name: name("/x"), object: 6, moving: None, fixed: None }),
                 "does not keep the cluster's list",
             ),
         ] {

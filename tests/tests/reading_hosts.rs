@@ -144,7 +144,7 @@ fn a_reader_neither_syncs_nor_claims_nor_locks() {
     readers.stranger.tell(readers.numbers[0], &message, &[]).unwrap();
     let nothing = Said::Explicit(explicit::Message::Sync { pages: vec![] });
     readers.is_cut_off(0, object, nothing, 0, "reading alone");
-    let claim = Claim { name: Name::new("/mine").unwrap(), object: 5, moving: None };
+    let claim = Claim { name: Name::new("/mine").unwrap(), object: 5, moving: None, fixed: None };
     let object = readers.open(&readers.stranger, "/explicit").unwrap().object;
     for call in [
         Call::Claim(claim.clone()),

@@ -156,6 +156,15 @@ fn posix_shared_memory_is_an_object() {
         .envs(unmodified.run(&host, "posix").get_envs().filter_map(|(k, v)| Some((k, v?))));
     let said = text(&python.output().expect("python3 runs"));
     assert!(said.starts_with("b'bytes' 100"), "{said}");
+    // One that has an address the program would map elsewhere.
+    let fixed = Some(commonhold::Fixed::asked(0));
+    host.connect().create("/fixed", &CreateOptions { fixed, ..options }, None).unwrap();
+    let mut python = Command::new("python3");
+    python
+        .args(["-c", &read.replace("made", "fixed")])
+        .envs(unmodified.run(&host, "posix").get_envs().filter_map(|(k, v)| Some((k, v?))));
+    let said = text(&python.output().expect("python3 runs"));
+    assert!(said.contains("OSError") && !said.contains("b'bytes'"), "{said}");
 }
 
 #[test]

@@ -69,6 +69,10 @@ pub struct ObjectView {
     translation: &'static str,
     /// With shared page tables: how many map each page at most; none where the host is not told.
     page_tables: Option<u64>,
+    /// Where it is in all processes, if it was created fixed.
+    address: Option<String>,
+    /// How many bytes of addresses it has there.
+    room_bytes: Option<u64>,
     sync: &'static str,
     controlled: bool,
     freezable: bool,
@@ -134,6 +138,8 @@ impl ObjectView {
             home_moves: options.home_moves,
             translation: options.translation.word(),
             page_tables: Some(info.page_tables).filter(|tables| *tables > 0),
+            address: options.fixed.map(|fixed| format!("{:#x}", fixed.address)),
+            room_bytes: options.fixed.map(|fixed| fixed.room_bytes),
             sync: options.sync.word(),
             controlled: info.controlled,
             freezable: options.freezable,

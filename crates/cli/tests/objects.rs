@@ -172,3 +172,30 @@ fn who_maps_an_object_is_told() {
     drop(mapping);
     assert!(host.run(&["map-info", "/a"]).text().contains("nobody"));
 }
+
+#[test]
+fn an_object_with_one_address_says_where_it_is() {
+    let host = TestHost::start();
+    let words = ["create", "/lab/graph", "--size", "64KiB", "--fixed", "--room", "3MiB"];
+    host.run(&words).text();
+    let stat = host.run(&["stat", "/lab/graph", "--json"]).json();
+    let address = stat[0]["address"].as_str().unwrap().to_owned();
+    assert!(address.starts_with("0x2") && address.len() == 14, "{address}");
+    assert_eq!(stat[0]["room_bytes"], 4 << 20);
+    let said = host.run(&["stat", "/lab/graph"]).text();
+    assert!(said.contains(&format!("{address} in all processes, room for 4.0 MiB")), "{said}");
+    host.run(&["create", "/lab/other", "--size", "4096"]).text();
+    assert!(host.run(&["stat", "/lab/other", "--json"]).json()[0]["address"].is_null());
+    assert_eq!(
+        host.run(&["create", "/x", "--size", "4096", "--room", "1MiB"]).code,
+        Some(2),
+        "without --fixed"
+    );
+    let why = host.run(&["create", "/x", "--size", "8TiB", "--fixed", "--room", "9TiB"]).complaint();
+    assert!(why.contains("do not fit the region of fixed addresses"), "{why}");
+    assert!(host.run(&["resize", "/lab/graph", "5MiB"]).complaint().contains("has addresses for"));
+    // What the commands do with its bytes needs no address.
+    std::fs::write(host.file("in"), b"bytes").unwrap();
+    host.run(&["cp", "in", ":/lab/graph"]).text();
+    assert!(host.run(&["cat", "/lab/graph", "--length", "5"]).text().starts_with("bytes"));
+}

@@ -5,7 +5,9 @@
 
 use crate::movable::Guard;
 use crate::object::Object;
-use crate::{Error, ErrorKind, MapOptions, Mapping, PAGE_SIZE_BYTES, Protection, Result, Sharing, direct};
+use crate::{
+    Error, ErrorKind, MapOptions, Mapping, PAGE_SIZE_BYTES, Protection, Result, Sharing, direct, fixed,
+};
 use commonhold_sys::memory;
 use std::ptr::NonNull;
 
@@ -110,6 +112,7 @@ impl Window {
             length: Some(skip + length),
             protection,
             sharing: Sharing::Shared,
+            flags: fixed::ANYWHERE,
             ..MapOptions::default()
         };
         let window = Window { mapping: object.map(&options)?, skip: skip as usize, length: length as usize };

@@ -13,6 +13,7 @@ mod copying;
 mod direct;
 mod errand;
 mod exit;
+mod fixed;
 mod fork;
 mod host;
 pub mod image;
@@ -39,10 +40,10 @@ pub use channel::{Channel, ChannelOptions, Message, Received, Region};
 pub use commonhold_channel::{Buffer, Landing};
 pub use commonhold_object::wire::Sizing;
 pub use commonhold_object::{
-    Access, ClusterHost, Coherence, Counts, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, Losses,
-    MapFlags, MappingId, MappingInfo, MessageCount, MessageKind, Name, ObjectCounts, ObjectId, ObjectInfo,
-    OnLastDeath, OnLoss, Ownership, PAGE_SIZE_BYTES, PageCount, PageSize, PageState, PagerKind, Protection,
-    Result, Scheduler, Seen, Sharing, SyncMode, TraceLine, TracePlace, Traced, Translation,
+    Access, ClusterHost, Coherence, Counts, CreateOptions, EntryInfo, Error, ErrorKind, Fixed, HostStatus,
+    Losses, MapFlags, MappingId, MappingInfo, MessageCount, MessageKind, Name, ObjectCounts, ObjectId,
+    ObjectInfo, OnLastDeath, OnLoss, Ownership, PAGE_SIZE_BYTES, PageCount, PageSize, PageState, PagerKind,
+    Protection, Result, Scheduler, Seen, Sharing, SyncMode, TraceLine, TracePlace, Traced, Translation,
 };
 pub use errand::{Errand, PATIENCE};
 pub use fork::register_handlers;

@@ -5,7 +5,7 @@ use crate::object::Core;
 use crate::segments::{self, Tables};
 use crate::{
     Error, ErrorKind, Inherit, MapFlags, Object, PAGE_SIZE_BYTES, PageState, Protection, Result, Sharing,
-    classical, controlled, in_thread, inherit, wired,
+    classical, controlled, fixed, in_thread, inherit, wired,
 };
 use commonhold_object::{PageRange, page_aligned};
 use commonhold_sys::memory;
@@ -69,6 +69,7 @@ impl Prepared {
         core.refuse_movable()?;
         page_aligned("address hint", options.hint as u64)?;
         page_aligned("offset", options.offset)?;
+        let options = &fixed::at_its_address(core, options)?;
         if options.flags.fixed && options.hint == 0 {
             return Err(Error::invalid("a fixed mapping needs an address: give a hint"));
         }
@@ -101,6 +102,7 @@ impl Prepared {
         if (options.hint as u64).checked_add(length as u64).is_none() {
             return Err(Error::invalid("address hint + length overflows"));
         }
+        fixed::check_length(core, options, length as u64)?;
         segments::check(core, options, length as u64)?;
         wired::check(core, options)?;
         Ok(Prepared { object: object.clone(), options: options.clone(), length })
@@ -192,6 +194,9 @@ impl Prepared {
     fn explain(&self, error: &std::io::Error) -> Error {
         let (hint, length) = (self.options.hint, self.length);
         match error.raw_os_error() {
+            Some(libc::EEXIST) if fixed::has_one(&self.object.core, &self.options) => {
+                fixed::is_taken(&self.object.core, hint as u64, length as u64)
+            }
             Some(libc::EEXIST) => {
                 let what =
                     format!("addresses {hint:#x}..{:#x} are in use: choose others, or none", hint + length);
@@ -223,7 +228,7 @@ pub(crate) fn make_all<'a>(
 impl Mapping {
     /// Begins in-thread service: a second, ordinary mapping of the same pages stands behind it.
     fn serve_itself(&self, options: &MapOptions) -> Result<()> {
-        let flags = MapFlags::default();
+        let flags = MapFlags { anywhere: true, ..MapFlags::default() };
         let inherit = Inherit::None; // the host serves a child
         let behind =
             MapOptions { hint: 0, flags, length: Some(self.length as u64), inherit, ..options.clone() };

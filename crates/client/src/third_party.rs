@@ -1,7 +1,7 @@
 //! Third-party I/O (Bernadat & Black, section 9): a read whose bytes go straight into an object,
 //! which may be another process's wired memory.
 
-use crate::{Error, ErrorKind, MapOptions, Object, PAGE_SIZE_BYTES, Result, copying};
+use crate::{Error, ErrorKind, MapOptions, Object, PAGE_SIZE_BYTES, Result, copying, fixed};
 use commonhold_object::error::Doing;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -43,8 +43,9 @@ impl Object {
             )));
         }
         let first = offset / PAGE_SIZE_BYTES * PAGE_SIZE_BYTES;
-        let part =
-            MapOptions { offset: first, length: Some(offset - first + length), ..MapOptions::default() };
+        let flags = fixed::ANYWHERE;
+        let length_bytes = Some(offset - first + length);
+        let part = MapOptions { offset: first, length: length_bytes, flags, ..MapOptions::default() };
         let mapping = self.map(&part)?;
         let start = mapping.as_ptr().wrapping_add((offset - first) as usize);
         let reading = Reading { start, length, file_offset, file: file.as_fd() };

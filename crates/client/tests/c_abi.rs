@@ -36,11 +36,11 @@ fn the_header_says_what_the_library_does() {
     let mut expected = String::new();
     describe!(expected, ch_options: struct_bytes size_bytes budget_bytes pager_name tag pager sync on_last_death
         reserve controlled freezable fault_deadline_ms pager_deadline_ms mode coherence page_size_bytes
-        replicas home_moves translation unused);
+        replicas home_moves translation fixed room_bytes);
     describe!(expected, ch_info: struct_bytes id size_bytes resident_bytes dirty_bytes spilled_bytes budget_bytes
         mappings opens is_directory pager sync on_last_death controlled freezable uid gid mode unused name tag
         file_path warning home lost_pages reverted_pages loss_generation is_elsewhere translation
-        page_tables);
+        page_tables address room_bytes);
     describe!(expected, ch_message: struct_bytes length landing landed_bytes kind unused);
     describe!(expected, ch_region: address length protection sharing object offset);
     describe!(expected, ch_pager: struct_bytes page_in page_out user);

@@ -3,7 +3,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::lock;
-use commonhold::{Coherence, MapOptions, Mapping, Object, PAGE_SIZE_BYTES, Protection, Sharing};
+use commonhold::{Coherence, MapFlags, MapOptions, Mapping, Object, PAGE_SIZE_BYTES, Protection, Sharing};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -105,6 +105,7 @@ impl Served {
                     length: Some(length),
                     protection,
                     sharing: Sharing::Shared,
+                    flags: MapFlags { anywhere: true, ..MapFlags::default() },
                     ..MapOptions::default()
                 };
                 let window = Arc::new(Window { mapping: object.map(&options)?, first, length });

@@ -6,6 +6,7 @@ pub mod address_map;
 pub mod coherence;
 pub mod counts;
 pub mod error;
+pub mod fixed;
 pub mod info;
 pub mod letters;
 pub mod limits;
@@ -23,6 +24,7 @@ pub use counts::{
     Counts, MessageCount, MessageKind, ObjectCounts, PageCount, Seen, TraceLine, TracePlace, Traced,
 };
 pub use error::{Error, ErrorKind, Result};
+pub use fixed::{Fixed, Part, Places};
 pub use info::{
     ClusterHost, EntryInfo, HostStatus, Losses, MappingInfo, ObjectInfo, PageState, Place, Synced,
 };

@@ -57,3 +57,12 @@ pub const TRACE_LINES_AT_ONCE: usize = 512;
 pub const SHARED_FAULT_DEADLINE_MS: u32 = 60_000;
 /// Most further hosts that keep each version of a page.
 pub const REPLICAS: u32 = 8;
+
+/// Bytes of the addresses of local objects that one user may have of a host, other than root and who runs it.
+pub const FIXED_BYTES_PER_ORDINARY_USER: u64 = 1 << 38;
+/// Bytes of the addresses of a cluster's objects that one user may have, other than root.
+pub const SHARED_FIXED_BYTES_PER_USER: u64 = 1 << 39;
+/// The same of all objects whose home is one host.
+pub const SHARED_FIXED_BYTES_PER_HOST: u64 = 1 << 42;
+/// Objects with fixed addresses that a cluster has.
+pub const SHARED_FIXED_OBJECTS: usize = 16_384;

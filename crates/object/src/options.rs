@@ -1,7 +1,7 @@
 //! What is chosen when an object is created or mapped.
 
 use crate::coherence::{Coherence, OnLoss};
-use crate::{Error, PageSize, Result, limits};
+use crate::{Error, Fixed, PageSize, Result, limits};
 use serde::{Deserialize, Serialize};
 
 /// The tag of channels.
@@ -141,6 +141,8 @@ pub struct CreateOptions {
     pub translation: Translation,
     /// Nobody writes to it: a snapshot. No object is created so.
     pub read_only: bool,
+    /// It has one address in all processes of all hosts, which it is given when it is created (`docs/FIXED.md`).
+    pub fixed: Option<Fixed>,
 }
 
 impl Default for CreateOptions {
@@ -164,6 +166,7 @@ impl Default for CreateOptions {
             home_moves: false,
             translation: Translation::Paged,
             read_only: false,
+            fixed: None,
         }
     }
 }
@@ -260,6 +263,7 @@ impl CreateOptions {
         self.check_replicas()?;
         self.check_home_moves()?;
         self.check_translation()?;
+        self.check_fixed()?;
         if self.is_shared() && matches!(self.pager, PagerKind::External { .. }) {
             return Err(Error::invalid(
                 "an object that hosts share takes its pages from memory or from a file: leave the external pager out, or \
@@ -442,6 +446,28 @@ impl CreateOptions {
         )))
     }
 
+    /// One address is for memory that each process maps for itself, by tables of its own, at an address that is its own.
+    fn check_fixed(&self) -> Result<()> {
+        let Some(fixed) = self.fixed else { return Ok(()) };
+        let refused = |what: String| Err(Error::invalid(format!("fixed: {what}")));
+        if self.translation != Translation::Paged {
+            let (word, why) = match self.translation {
+                Translation::Wired => ("wired", "lies where its arena is mapped"),
+                other => (other.word(), "lies where its page tables reach"),
+            };
+            return refused(format!("an object with translation = {word} {why}: leave one of the two out"));
+        }
+        if self.home_moves {
+            return refused(
+                "the addresses are the home's, and one that is lost keeps them: leave home_moves out".into(),
+            );
+        }
+        if self.is_channel() {
+            return refused("whoever uses a channel has it mapped anywhere, by offsets: leave it out".into());
+        }
+        fixed.check_room(self.size_bytes)
+    }
+
     /// The host serves no fault of a direct object and keeps none of its pages back: what would need that is refused.
     fn check_direct(&self) -> Result<()> {
         let what = if self.fault_deadline_ms.is_some() {
@@ -490,6 +516,8 @@ pub struct MapFlags {
     /// Of an object with shared page tables: by tables of this process's own, for protections of its own, or a part of it
     /// (Ko & Yoo, 5.3).
     pub own_tables: bool,
+    /// Of an object with a fixed address: not there, but wherever there is room. Pointers in it are of no use then.
+    pub anywhere: bool,
 }
 
 #[cfg(test)]

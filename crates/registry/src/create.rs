@@ -4,7 +4,10 @@
 use crate::Registry;
 use crate::record::{BackingFile, ObjectRecord};
 use crate::tree::Node;
-use commonhold_object::{CreateOptions, Credentials, Error, ErrorKind, Name, Ownership, Result, system_v};
+use commonhold_object::{
+    CreateOptions, Credentials, Error, ErrorKind, Fixed, Name, ObjectId, Ownership, Part, Result, fixed,
+    limits, system_v,
+};
 
 /// The outcome of the first step.
 pub enum Prepared {
@@ -31,6 +34,13 @@ impl NewObject {
     /// What it will be.
     pub fn record(&self) -> &ObjectRecord {
         &self.record
+    }
+
+    /// Whoever gives addresses to the objects that hosts share has given it this one.
+    pub fn is_at(&mut self, address: u64) {
+        if let Some(fixed) = &mut self.record.options.fixed {
+            fixed.address = address;
+        }
     }
 }
 
@@ -85,6 +95,7 @@ impl Registry {
         self.check_quota(owner.uid, 1, charged_bytes)?;
         self.check_directories(owner.uid, self.missing_above(name)?.len() as u64)?;
         self.check_file_is_free(&options, file.as_ref())?;
+        let options = self.with_address(owner.uid, options)?;
         let named = (Some(name.clone()), name.clone());
         let record = self.new_record(owner, named, options, file, (nonce, charged_bytes));
         Ok(Prepared::New(NewObject { record, who: who.clone(), in_directory: false }))
@@ -114,8 +125,55 @@ impl Registry {
             boot_id: self.boot_id.clone(),
             is_elsewhere: false,
         });
+        self.records.note_fixed(&record);
         self.pending.insert(id, ObjectRecord::clone(&record));
         record
+    }
+
+    /// The options with an address, if it is to be fixed and the object is local: of one that hosts share the cluster gives it.
+    fn with_address(&mut self, uid: u32, options: CreateOptions) -> Result<CreateOptions> {
+        let Some(asked) = options.fixed else { return Ok(options) };
+        if asked.address != 0 {
+            return Err(Error::invalid("fixed: the host gives addresses: ask for room alone"));
+        }
+        let asked = asked.of_size(options.size_bytes);
+        asked.check_room(options.size_bytes)?;
+        if options.is_shared() {
+            return Ok(CreateOptions { fixed: Some(asked), ..options });
+        }
+        self.check_fixed_quota(uid, asked.room_bytes)?;
+        self.look_late();
+        let address = self.records.places().take(asked.room_bytes);
+        let address = address.ok_or_else(|| fixed::is_full(Part::Local, asked.room_bytes))?;
+        let next = self.records.places().next();
+        self.store.look_from(next);
+        Ok(CreateOptions { fixed: Some(Fixed { address, ..asked }), ..options })
+    }
+
+    /// Addresses are looked for behind those that were given last, by an earlier process too. Where none were, a place is drawn:
+    /// other hosts of this machine have other addresses then, as far as can be.
+    fn look_late(&mut self) {
+        let next = self.store.looks_from().unwrap_or_else(|| {
+            let all = Part::Local.addresses();
+            let drawn = self.identities.draw(0, ObjectId(0)) as u64;
+            all.start + drawn % (all.end - all.start) / 2 // not near the end, where a large one has no room
+        });
+        self.records.places().looks_from(next);
+    }
+
+    /// Refuses more of the addresses than one user may have.
+    fn check_fixed_quota(&self, uid: u32, more: u64) -> Result<()> {
+        let (has, most) = (self.records.fixed_of(uid), limits::FIXED_BYTES_PER_ORDINARY_USER);
+        if !self.quotas.is_ordinary(uid) || has.saturating_add(more) <= most {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Quota,
+            format!(
+                "user {uid} has {has} bytes of fixed addresses, and {more} more were asked; the limit is {most}: remove \
+                 objects that have some, or give less room"
+            ),
+        ))
     }
 
     /// The same of an object that never has a name, and of which the store learns nothing: the host notes it itself. `first` is
@@ -129,6 +187,11 @@ impl Registry {
         charged_bytes: u64,
     ) -> Result<NewObject> {
         self.check_quota(owner.uid, 1, charged_bytes)?;
+        if options.fixed.is_some() {
+            return Err(Error::invalid(
+                "fixed: an object without a name is nobody's to find again: leave it out",
+            ));
+        }
         let record = self.new_record(owner, (None, first), options, None, (nonce, charged_bytes));
         Ok(NewObject { record, who: owner.clone(), in_directory: false })
     }
@@ -178,13 +241,18 @@ impl Registry {
     /// The memory could not be had: as if nothing had been asked.
     pub fn abandon_create(&mut self, object: NewObject) {
         self.pending.remove(&object.record.id);
+        self.records.free_fixed(&object.record);
     }
 
     /// Makes the object known, and the directories above it that did not exist (owned by its owner). The name may
     /// have been taken since, or a directory closed to its owner: then it is refused.
     pub fn commit_create(&mut self, object: NewObject) -> Result<ObjectRecord> {
-        let NewObject { record, who, in_directory } = object;
-        self.pending.remove(&record.id);
+        self.pending.remove(&object.record.id);
+        self.records.free_fixed(&object.record); // the record that becomes known has them
+        self.make_known(object)
+    }
+
+    fn make_known(&mut self, NewObject { record, who, in_directory }: NewObject) -> Result<ObjectRecord> {
         let record = *record;
         let Some(name) = record.name.clone() else {
             self.unstored.insert(record.id);

@@ -28,6 +28,8 @@ pub struct Contents {
     pub records: Vec<ObjectRecord>,
     /// The number of the next object.
     pub next_object: u64,
+    /// From where on addresses are looked for; none were given: nowhere.
+    pub next_fixed: Option<u64>,
 }
 
 /// Opens the file, or begins it. The caller keeps other hosts away: see [`Unlocked`].
@@ -147,6 +149,7 @@ fn read(path: &Path, bytes: &[u8]) -> Result<Contents> {
     let format = transaction.open_table(FORMAT).map_err(|e| failed(path, e))?;
     let stored = format.get("next_object").map_err(|e| failed(path, e))?.map_or(1, |next| next.value());
     contents.count_up(path, stored)?;
+    contents.next_fixed = format.get("next_fixed").map_err(|e| failed(path, e))?.map(|next| next.value());
     Ok(contents)
 }
 

@@ -22,6 +22,8 @@ pub struct Store {
     path: PathBuf,
     /// The number of the next object. Written with each object; a number that no stored object has may be given again.
     next_object: u64,
+    /// From where on addresses are looked for, if any were given. Written with each object, too.
+    next_fixed: Option<u64>,
     /// A write failed: redb does nothing more until it is opened again, and the file may hold what we called failed.
     broken: Cell<bool>,
 }
@@ -35,9 +37,9 @@ pub struct Change<'s> {
 impl Store {
     pub fn open(path: &Path) -> Result<(Store, Contents)> {
         let (database, contents) = open::open(path)?;
-        let next_object = contents.next_object;
-        let store =
-            Store { database: Some(database), path: path.to_owned(), next_object, broken: Cell::new(false) };
+        let Contents { next_object, next_fixed, .. } = contents;
+        let (path, broken) = (path.to_owned(), Cell::new(false));
+        let store = Store { database: Some(database), path, next_object, next_fixed, broken };
         Ok((store, contents))
     }
 
@@ -62,6 +64,16 @@ impl Store {
     pub fn next_object(&mut self) -> ObjectId {
         self.next_object += 1;
         ObjectId(self.next_object - 1)
+    }
+
+    /// From where on addresses are looked for.
+    pub fn looks_from(&self) -> Option<u64> {
+        self.next_fixed
+    }
+
+    /// The same from now on.
+    pub fn look_from(&mut self, next: u64) {
+        self.next_fixed = Some(next);
     }
 
     /// That number is an object's, which the file does not know.
@@ -90,6 +102,9 @@ impl Change<'_> {
     pub fn put_next_object(&mut self) -> Result<()> {
         let mut table = self.transaction.open_table(FORMAT).map_err(|e| self.store.failed(e))?;
         table.insert("next_object", self.store.next_object).map_err(|e| self.store.failed(e))?;
+        if let Some(next) = self.store.next_fixed {
+            table.insert("next_fixed", next).map_err(|e| self.store.failed(e))?;
+        }
         Ok(())
     }
 

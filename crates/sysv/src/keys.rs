@@ -42,6 +42,7 @@ impl Link {
     /// To the object of a key, if it is a segment.
     fn to(key: i32, info: &ObjectInfo) -> Result<Link, Error> {
         let is_one = info.options.coherence.is_strict() && info.options.pager == PagerKind::Anonymous;
+        let is_one = is_one && info.options.fixed.is_none();
         let bytes = segment::bytes_of(info).filter(|_| is_one).ok_or_else(|| {
             let text = format!("{} was not made by shmget: remove it, or take another key", key_name(key));
             Error::new(ErrorKind::Permission, text)

@@ -36,6 +36,13 @@ pub fn open(wishes: &Wishes, name: &str, flags: c_int, mode: u32) -> Result<c_in
             let text = format!("shm_open: {name} has no memory that a program can map without the library");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
+        if info.options.fixed.is_some() {
+            let text = format!(
+                "shm_open: {name} has one address in all processes, where a program that maps a descriptor would not map it: \
+                 use the library, or an object without"
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
         if flags & O_TRUNC != 0 && access.writes() && info.options.size_bytes > 0 {
             errand.resize_opened(info.id, 0, Sizing::Exactly)?;
         }

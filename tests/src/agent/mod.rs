@@ -25,12 +25,14 @@
 //! chdir path     touch-file path                limit what value           pid                        abort
 //! count M first stride pages ledger threads    round M O pages ledger    pair M …    follow M …    halt
 //! counted M first stride pages ledger
+//! link M count seed     walk ADDRESS seed     occupy ADDRESS length     still-own ADDRESS length
 //! channel verb C …     (see `channels`)     by-name verb …     (see `primitives`)
 //! record M O registers path host process writes% pause-us sync-every      (notes every read and write; see `history`)
 //! ```
 
 mod activity;
 mod channels;
+mod fixed;
 mod history;
 mod memory;
 mod movable;
@@ -159,6 +161,7 @@ impl Agent {
             "count" | "round" | "add" | "sum" | "pair" | "follow" | "halt" | "watch" => {
                 self.on_activity(words)
             }
+            "link" | "walk" | "occupy" | "still-own" => self.on_fixed(words),
             "open-movable" | "guarded" | "guard" | "leave" | "work" => self.on_movable(words),
             _ => self.on_process(words),
         }

@@ -2,8 +2,9 @@
 
 use super::{Agent, Done, Failure, number, wrong};
 use commonhold::{
-    Access, Coherence, CreateOptions, EntryInfo, Inherit, MapFlags, MapOptions, ObjectInfo, OnLastDeath,
-    OnLoss, PageSize, PageState, PagerKind, Protection, Sharing, SnapshotOptions, SyncMode, Translation,
+    Access, Coherence, CreateOptions, EntryInfo, Fixed, Inherit, MapFlags, MapOptions, ObjectInfo,
+    OnLastDeath, OnLoss, PageSize, PageState, PagerKind, Protection, Sharing, SnapshotOptions, SyncMode,
+    Translation,
 };
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -165,6 +166,7 @@ fn field(info: &ObjectInfo, what: &str) -> Done {
         }
         "id" => info.id.0.to_string(),
         "tag" => info.options.tag.clone(),
+        "address" => info.options.fixed.map_or_else(|| "-".to_owned(), |fixed| fixed.address.to_string()),
         "page-size" => info.options.page_size.bytes().to_string(),
         _ => return Err(wrong(format!("no field {what}"))),
     })
@@ -208,6 +210,7 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
             "shared-tables" => options.translation = Translation::SharedTables,
             "wired" => options.translation = Translation::Wired,
             "shared-tables-4k" => options.translation = Translation::SharedTables4K,
+            "fixed" => options.fixed = Some(Fixed::asked(if value.is_empty() { 0 } else { number(value)? })),
             "home-moves" => options.home_moves = true,
             "replicas" => options.replicas = number(value)? as u32,
             "reserve" => options.reserve = Some(value == "yes"),
@@ -263,6 +266,7 @@ fn map_options(words: &[&str]) -> Result<MapOptions, Failure> {
             ("lock", _) => wishes.lock = true,
             ("prefetch", _) => wishes.prefetch = true,
             ("in-thread", _) => wishes.in_thread = true,
+            ("anywhere", _) => wishes.anywhere = true,
             ("own-tables", _) => wishes.own_tables = true,
             ("inherit", how) => options.inherit = inherit(how)?,
             _ => return Err(wrong(format!("no wish {flag}"))),

@@ -65,6 +65,12 @@ pub struct Create {
     /// ones by the kernel module segshm; with wired no fault ever happens in it; all of its memory is taken now, and filled from its file or pager
     #[arg(long, value_enum, default_value_t = Translation::Paged)]
     pub translation: Translation,
+    /// Give it one address in all processes, on all hosts that share it: programs may keep pointers in it
+    #[arg(long)]
+    pub fixed: bool,
+    /// How far an object with a fixed address may grow: so many addresses are its own; its size unless given
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_negative_numbers = true, requires = "fixed")]
+    pub room: Option<u64>,
     /// Of a centrally scheduled object, how many writers may overtake readers that wait: 16 unless given; 0: any number
     #[arg(long, value_name = "N")]
     pub reader_bound: Option<u32>,

@@ -8,7 +8,7 @@ use crate::failure::{Done, Failure};
 use crate::output::answer;
 use crate::units::format_size;
 use commonhold::{
-    Access, CreateOptions, Error, ErrorKind, Host, MapOptions, Mapping, Object, PagerKind, Result,
+    Access, CreateOptions, Error, ErrorKind, Host, MapFlags, MapOptions, Mapping, Object, PagerKind, Result,
 };
 use commonhold_object::error::Doing;
 use serde_json::json;
@@ -83,7 +83,8 @@ impl<'a> Target<'a> {
         };
         let held = match &sink {
             Sink::Object { object, .. } if object.info()?.controlled => {
-                Some(object.map(&MapOptions::default())?)
+                let flags = MapFlags { anywhere: true, ..MapFlags::default() };
+                Some(object.map(&MapOptions { flags, ..MapOptions::default() })?)
             }
             _ => None,
         };

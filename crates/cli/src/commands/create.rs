@@ -73,6 +73,7 @@ fn options(arguments: &Create) -> Result<CreateOptions> {
             Coherence::Explicit => commonhold::Coherence::Explicit,
         },
         read_only: false,
+        fixed: arguments.fixed.then(|| commonhold::Fixed::asked(arguments.room.unwrap_or(0))),
     };
     if arguments.coherence == Coherence::Strict { strict(options, arguments) } else { Ok(options) }
 }

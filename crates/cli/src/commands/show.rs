@@ -7,7 +7,7 @@ use crate::output::{answer, columns, count, say, say_json};
 use crate::people::People;
 use crate::units::{format_milliseconds, format_mode, format_size};
 use crate::view::{EntryView, MappingView, last_death_word, strict_page_size};
-use commonhold::{EntryInfo, Host, Losses, ObjectInfo, Ownership, PagerKind, Translation};
+use commonhold::{EntryInfo, Fixed, Host, Losses, ObjectInfo, Ownership, PagerKind, Translation};
 
 /// Tells all there is to know of each name.
 pub fn stat(host: &Host, arguments: &Names) -> Done {
@@ -79,6 +79,7 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
         ("home", home(info)),
         ("translation", options.is_wired().then(|| options.translation.word().to_owned())),
         ("page tables", page_tables(info)),
+        ("address", options.fixed.map(address)),
         ("budget", options.budget_bytes.map(format_size)),
         ("fault deadline", options.fault_deadline().map(|ms| format_milliseconds(ms.into()))),
         ("pager deadline", options.pager_deadline_ms.map(|ms| format_milliseconds(ms.into()))),
@@ -105,6 +106,11 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
         lines.push(("warning", info.warning.clone()));
     }
     lines
+}
+
+/// Where it is in all processes, and how far it may grow there.
+fn address(fixed: Fixed) -> String {
+    format!("{:#x} in all processes, room for {}", fixed.address, format_size(fixed.room_bytes))
 }
 
 /// Whether processes share its page tables, and what proves it.

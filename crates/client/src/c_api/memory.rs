@@ -19,6 +19,7 @@ const LOCKED_IN: c_int = 0x20;
 const PREFETCH: c_int = 0x40;
 const IN_THREAD: c_int = 0x80;
 const OWN_TABLES: c_int = 0x100;
+const ANYWHERE: c_int = 0x800;
 const INHERIT_SHARE: c_int = 0;
 const INHERIT_COPY: c_int = 0x200;
 const INHERIT_NONE: c_int = 0x400;
@@ -59,7 +60,7 @@ fn inherit_of(how: c_int) -> Result<Inherit> {
 
 /// What the bits of `sharing` say; with the rest of the options for the caller to fill in.
 fn sharing_of(sharing: c_int) -> Result<MapOptions> {
-    let known = SHARED | PRIVATE | FIXED | LOCKED_IN | PREFETCH | IN_THREAD | OWN_TABLES;
+    let known = SHARED | PRIVATE | FIXED | LOCKED_IN | PREFETCH | IN_THREAD | OWN_TABLES | ANYWHERE;
     let inherit = inherit_of(sharing & (INHERIT_COPY | INHERIT_NONE))?;
     let sharing = sharing & !(INHERIT_COPY | INHERIT_NONE);
     let how = match sharing & (SHARED | PRIVATE) {
@@ -77,6 +78,7 @@ fn sharing_of(sharing: c_int) -> Result<MapOptions> {
         prefetch: has(PREFETCH),
         in_thread: has(IN_THREAD),
         own_tables: has(OWN_TABLES),
+        anywhere: has(ANYWHERE),
     };
     Ok(MapOptions { sharing: how, flags, inherit, ..MapOptions::default() })
 }

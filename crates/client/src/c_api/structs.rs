@@ -3,7 +3,7 @@
 
 use super::null;
 use crate::{
-    Coherence, CreateOptions, EntryInfo, Error, ErrorKind, ObjectInfo, OnLastDeath, OnLoss, Ownership,
+    Coherence, CreateOptions, EntryInfo, Error, ErrorKind, Fixed, ObjectInfo, OnLastDeath, OnLoss, Ownership,
     PageSize, PagerKind, Result, SyncMode, Translation,
 };
 use std::ffi::{c_char, c_int};
@@ -32,7 +32,8 @@ pub struct ch_options {
     pub replicas: u32,
     pub home_moves: c_int,
     pub translation: c_int,
-    pub unused: u32,
+    pub fixed: c_int,
+    pub room_bytes: u64,
 }
 
 const OLDEST_OPTIONS_BYTES: usize = size_of::<ch_options>();
@@ -72,6 +73,8 @@ pub struct ch_info {
     pub is_elsewhere: c_int,
     pub translation: c_int,
     pub page_tables: u64,
+    pub address: u64,
+    pub room_bytes: u64,
 }
 
 const OLDEST_INFO_BYTES: usize = size_of::<ch_info>();
@@ -97,7 +100,8 @@ impl ch_options {
         replicas: 0,
         home_moves: 0,
         translation: 0,
-        unused: 0,
+        fixed: 0,
+        room_bytes: 0,
     };
 
     /// The Rust form.
@@ -121,6 +125,17 @@ impl ch_options {
         }
         // SAFETY: the strings are as the caller promised.
         unsafe { known.to_rust() }
+    }
+
+    /// Whether it has one address in all processes.
+    fn fixed(&self) -> Result<Option<Fixed>> {
+        match flag("fixed", self.fixed)? {
+            true => Ok(Some(Fixed::asked(self.room_bytes))),
+            false if self.room_bytes != 0 => Err(Error::invalid(
+                "room_bytes is for objects with a fixed address: set fixed, or leave it 0",
+            )),
+            false => Ok(None),
+        }
     }
 
     unsafe fn to_rust(self) -> Result<CreateOptions> {
@@ -205,6 +220,7 @@ impl ch_options {
                 }
             },
             read_only: false,
+            fixed: self.fixed()?,
         };
         Ok(match self.coherence {
             1 => options.strict(OnLoss::Error),
@@ -324,6 +340,8 @@ impl ch_info {
             Translation::Wired => 3,
         };
         self.page_tables = object.page_tables;
+        let fixed = options.fixed.unwrap_or_default();
+        (self.address, self.room_bytes) = (fixed.address, fixed.room_bytes);
         fill(&mut self.name, object.name.as_ref().map_or("", |name| name.as_str()));
         fill(&mut self.tag, &options.tag);
         fill(&mut self.file_path, &object.file_path);

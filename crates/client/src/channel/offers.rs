@@ -7,7 +7,7 @@ use super::errors::Asked;
 use super::{Channel, Wait};
 use crate::host::nonce;
 use crate::object::Core;
-use crate::{Access, CreateOptions, Error, ErrorKind, MapOptions, Object, Protection, Result};
+use crate::{Access, CreateOptions, Error, ErrorKind, MapOptions, Object, Protection, Result, fixed};
 use commonhold_channel::copy_once;
 use commonhold_object::PAGE_SIZE_BYTES;
 use commonhold_object::wire::{Offered, Request};
@@ -90,6 +90,7 @@ impl Channel {
             offset: first,
             length: Some(whole),
             protection: Protection::Read,
+            flags: fixed::ANYWHERE,
             ..MapOptions::default()
         };
         let (from, to) = (object.map(&wanted)?, copy.map(&MapOptions::default())?);

@@ -26,7 +26,8 @@ int main(void) {
     FIELD(ch_options, replicas);
     FIELD(ch_options, home_moves);
     FIELD(ch_options, translation);
-    FIELD(ch_options, unused);
+    FIELD(ch_options, fixed);
+    FIELD(ch_options, room_bytes);
     SIZE(ch_info);
     FIELD(ch_info, struct_bytes);
     FIELD(ch_info, id);
@@ -58,6 +59,8 @@ int main(void) {
     FIELD(ch_info, is_elsewhere);
     FIELD(ch_info, translation);
     FIELD(ch_info, page_tables);
+    FIELD(ch_info, address);
+    FIELD(ch_info, room_bytes);
     SIZE(ch_message);
     FIELD(ch_message, struct_bytes);
     FIELD(ch_message, length);

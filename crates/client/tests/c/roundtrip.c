@@ -296,6 +296,43 @@ static char stored(int fd, unsigned page) {
     return pread(fd, &byte, 1, page * PAGE) == 1 ? byte : '?';
 }
 
+/* A chain of ordinary pointers in an object that has one address. */
+struct link {
+    struct link *next;
+    int number;
+};
+
+static void one_address(void) {
+    ch_options options = CH_OPTIONS_INIT;
+    options.size_bytes = 4 * PAGE;
+    options.room_bytes = 1 << 22;
+    NO_POINTER(ch_create("/c/fixed", &options), EINVAL); /* room without an address */
+    options.fixed = 2;
+    NO_POINTER(ch_create("/c/fixed", &options), EINVAL);
+    options.fixed = 1;
+    ch_object *o = ch_create("/c/fixed", &options);
+    ch_info info = {.struct_bytes = sizeof info};
+    CHECK(o && ch_object_info(o, &info) == 0 && info.address && info.room_bytes == 1 << 22);
+    struct link *first = ch_map(NULL, 4 * PAGE, CH_PROT_READ | CH_PROT_WRITE, CH_SHARED, o, 0);
+    CHECK((uintptr_t)first == info.address);
+    if (!first) return;
+    struct link *second = (struct link *)((char *)first + 2 * PAGE);
+    *first = (struct link){second, 1};
+    *second = (struct link){NULL, 2};
+    NO_POINTER(ch_map(NULL, PAGE, CH_PROT_READ, CH_SHARED, o, 0), EBUSY);
+    NO_POINTER(ch_map((char *)first + PAGE, PAGE, CH_PROT_READ, CH_SHARED | CH_FIXED, o, 0), EINVAL);
+    struct link *again = ch_map(NULL, 4 * PAGE, CH_PROT_READ, CH_SHARED | CH_ANYWHERE, o, 0);
+    CHECK(again && again != first && again->next == second && again->number == 1);
+    CHECK(ch_unmap(again, 4 * PAGE) == 0 && ch_unmap(first, 4 * PAGE) == 0);
+    /* Another mapping, of parts, in another order: the pointers hold. */
+    second = ch_map(NULL, PAGE, CH_PROT_READ, CH_SHARED, o, 2 * PAGE);
+    first = ch_map(NULL, PAGE, CH_PROT_READ, CH_SHARED, o, 0);
+    CHECK(first && first->next == second && first->next->number == 2);
+    CHECK(ch_unmap(second, PAGE) == 0 && ch_unmap(first, PAGE) == 0 && ch_close(o) == 0);
+    REFUSED(ch_resize("/c/fixed", (1 << 22) + 1), EINVAL);
+    CHECK(ch_resize("/c/fixed", 1 << 22) == 0 && ch_remove("/c/fixed") == 0);
+}
+
 static void controlled_object(const char *path) {
     static char content[8 * PAGE];
     unsigned char states[8];
@@ -349,6 +386,7 @@ int main(int count, char **arguments) {
         names();
         snapshots();
         inheritance();
+        one_address();
         controlled_object(count > 2 ? arguments[2] : "roundtrip.bin");
     }
     REFUSED(ch_connect("/nowhere/at/all"), ECONNREFUSED);

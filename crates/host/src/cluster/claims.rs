@@ -55,6 +55,11 @@ impl Cluster {
         registry.claim(claim).map(|()| claiming)
     }
 
+    /// Gives an object, whose name is claimed, addresses that no other object of the cluster has.
+    pub fn give_addresses(&self, object: u128, room_bytes: u64, uid: u32) -> Result<u64> {
+        self.registry()?.give_addresses(object, room_bytes, uid)
+    }
+
     /// The claims of this host's shared objects: what is begun first, which is recorded by what is looked at after it.
     pub(super) fn claims(&self) -> Vec<Claim> {
         let Ok(host) = self.host() else { return Vec::new() };

@@ -452,6 +452,7 @@ impl Cluster {
             | Call::Resign
             | Call::Claim(_)
             | Call::Names(_)
+            | Call::Addresses { .. }
             | Call::Lookup(_)
             | Call::WhereIs(_) => self.registry()?.answer(from, call),
             Call::GaveUp { home, object, former, number } => {

@@ -57,6 +57,7 @@ impl Pools {
             | Call::Resign
             | Call::Claim(_)
             | Call::Names(_)
+            | Call::Addresses { .. }
             | Call::Lookup(_)
             | Call::WhereIs(_) => &self.registry,
             Call::GiveBack { .. } | Call::Valid { .. } => &self.giving,

@@ -6,8 +6,8 @@ use crate::shared::{Said, Seen, Told};
 use commonhold_coherence::forwarding::{Epoch, Fate, Restored, Settled, Standing, View};
 use commonhold_coherence::{Access as Right, HostId, Span, Why, central, explicit, forwarding};
 use commonhold_object::{
-    Access, Coherence, CreateOptions, Credentials, EntryInfo, Error, ErrorKind, Losses, Name, ObjectId,
-    ObjectInfo, OnLoss, Ownership, Scheduler, SessionId, Synced,
+    Access, Coherence, CreateOptions, Credentials, EntryInfo, Error, ErrorKind, Fixed, Losses, Name,
+    ObjectId, ObjectInfo, OnLoss, Ownership, Scheduler, SessionId, Synced,
 };
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ fn member() -> Member {
 }
 
 fn claim() -> Claim {
-    Claim { name: name(), object: 9, moving: None }
+    let fixed = Some((Fixed { address: 3 << 20, room_bytes: 2 << 20 }, 7));
+    Claim { name: name(), object: 9, moving: None, fixed }
 }
 
 fn moving_claim() -> Claim {
@@ -192,7 +193,12 @@ fn calls(object: u128) -> Vec<Call> {
     let before = Before { epoch: 2, heard: 4, seen: 3 };
     let all = |call: &Call| match call {
         Call::Join { .. } | Call::Renew(_) | Call::Resign | Call::Claim(_) | Call::Names(_) => {}
-        Call::Lookup(_) | Call::Open { .. } | Call::WhereIs(_) | Call::Use { .. } | Call::GaveUp { .. } => {}
+        Call::Addresses { .. }
+        | Call::Lookup(_)
+        | Call::Open { .. }
+        | Call::WhereIs(_)
+        | Call::Use { .. }
+        | Call::GaveUp { .. } => {}
         Call::GiveBack { .. }
         | Call::Valid { .. }
         | Call::Keep { .. }
@@ -225,6 +231,7 @@ fn calls(object: u128) -> Vec<Call> {
         Call::Resign,
         Call::Claim(moving_claim()),
         Call::Names(vec![claim()]),
+        Call::Addresses { object, room_bytes: 2 << 20, uid: 7 },
         Call::Lookup(name()),
         Call::Open { name: name(), who: who(), access: Access::ReadWrite },
         Call::WhereIs(object),
@@ -264,7 +271,7 @@ fn answers() -> Vec<Answer> {
     let all = |answer: &Answer| match answer {
         Answer::Done | Answer::Joined(_) | Answer::Home(_) | Answer::Opened(_) | Answer::Synced(_) => {}
         Answer::Locks(_) | Answer::Used(_) | Answer::Valid { .. } | Answer::GivenBack { .. } => {}
-        Answer::Keeps(_) | Answer::Kept { .. } | Answer::Named { .. } => {}
+        Answer::Keeps(_) | Answer::Kept { .. } | Answer::Named { .. } | Answer::Addresses(_) => {}
         Answer::About(_) | Answer::Lost(_) | Answer::Entry(_) | Answer::Entries { .. } => {}
     };
     let strict = |scheduler, on_loss| Coherence::Strict { scheduler, on_loss, hold_us: 5 };
@@ -278,6 +285,7 @@ fn answers() -> Vec<Answer> {
         Answer::Joined(Box::new(joined)),
         Answer::Home(HostId(1)),
         Answer::Named { home: HostId(1), object: 2 },
+        Answer::Addresses(3 << 20),
         Answer::Synced(Synced { pages: 2, loss_generation: 3 }),
         Answer::Locks(vec![lock()]),
         Answer::Used(told()),
@@ -334,7 +342,7 @@ mod tests {
     /// Of the messages of that version. Whoever changes a message, in form or meaning, writes the new digest here; and
     /// from the first release on gives `PROTOCOL_VERSION` in `crates/peers/src/hello.rs` the next number. Until then the
     /// digest alone changes: hosts of two builds that were not released are not meant to understand each other.
-    const PINNED: (u16, u64) = (3, 10_880_500_048_982_516_645);
+    const PINNED: (u16, u64) = (3, 17_909_071_964_912_164_115);
 
     /// FNV-1a, of 64 bits.
     fn digest(messages: &[Message]) -> u64 {

@@ -5,7 +5,7 @@ use crate::shared::{Said, Seen, Told};
 use commonhold_coherence::HostId;
 use commonhold_object::wire::Sizing;
 use commonhold_object::{
-    Access, CreateOptions, Credentials, EntryInfo, Name, ObjectInfo, Ownership, Result, Synced,
+    Access, CreateOptions, Credentials, EntryInfo, Fixed, Name, ObjectInfo, Ownership, Result, Synced,
 };
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -34,6 +34,8 @@ pub struct Claim {
     pub object: u128,
     /// What the next home must know of it, if its home moves.
     pub moving: Option<Box<Moving>>,
+    /// The addresses that it was given, and whose it is: a registry that does not know of them takes it from here.
+    pub fixed: Option<(Fixed, u32)>,
 }
 
 /// What the next home of an object must know of it.
@@ -131,6 +133,15 @@ pub enum Call {
     Claim(Claim),
     /// Of the same: these are all the names that the caller has now.
     Names(#[serde(deserialize_with = "super::registry::names::so_many")] Vec<Claim>),
+    /// Of the same: an object of the caller's, whose name it has claimed, is to have addresses that no other has.
+    Addresses {
+        /// Which object.
+        object: u128,
+        /// How many bytes.
+        room_bytes: u64,
+        /// Whose the object is.
+        uid: u32,
+    },
     /// Of the same: whose is it?
     Lookup(Name),
     /// Of an object's home: a process of the caller's opens it.
@@ -361,6 +372,8 @@ pub enum Answer {
         /// That object.
         object: u128,
     },
+    /// The first address that an object was given.
+    Addresses(u64),
     /// An object.
     Opened(Box<Shared>),
     /// To `Sync`.

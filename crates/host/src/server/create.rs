@@ -10,9 +10,10 @@ use crate::spill::{Spill, check_room};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::Reply;
 use commonhold_object::{
-    Access, CreateOptions, Error, ErrorKind, Name, PAGE_SIZE_BYTES, PagerKind, Result, pages_of, system_v,
+    Access, CreateOptions, Error, ErrorKind, Fixed, Name, PAGE_SIZE_BYTES, PagerKind, Part, Result, pages_of,
+    system_v,
 };
-use commonhold_registry::ObjectRecord;
+use commonhold_registry::{NewObject, ObjectRecord};
 use commonhold_sys::frames;
 use commonhold_tables::Segment;
 use commonhold_wired::OWN_MEMORY;
@@ -85,21 +86,13 @@ impl Host {
         }
         options.check()?;
         self.check_can_keep(&options)?;
+        self.check_fixed(&options)?;
         self.check_page_size(&options)?;
         self.check_room_for_tables(&options, session.credentials.uid)?;
         if in_directory {
             lock(&self.registry).check_is_in_directory(&name)?; // before anything is made for it
         }
-        // What lies in an arena counts with that.
-        let charged = match wired {
-            Some(Wired::OfItsOwn) if options.is_fetched() => {
-                let uid = session.credentials.uid;
-                let own_bytes = if self.machine.is_ordinary(uid) { options.size_bytes } else { 0 };
-                self.limits.counted(uid, &options, memory_bytes) + own_bytes
-            }
-            Some(Wired::InArena) if !options.is_fetched() => 0,
-            _ => self.limits.counted(session.credentials.uid, &options, memory_bytes),
-        };
+        let charged = self.counted_of_new(session.credentials.uid, &options, wired, memory_bytes);
         let prepared = lock(&self.registry).prepare_create(
             &name,
             &session.credentials,
@@ -108,7 +101,7 @@ impl Host {
             nonce,
             charged,
         )?;
-        let prepared = match prepared {
+        let mut prepared = match prepared {
             commonhold_registry::Prepared::Exists(record) => {
                 let access = if record.file.as_ref().is_some_and(|f| f.read_only) {
                     Access::Read
@@ -142,6 +135,7 @@ impl Host {
         });
         let kept = kept.and_then(|fd| Ok((self.claim_name(prepared.record())?, fd)));
         let held = kept.and_then(|(claiming, fd)| {
+            self.give_address(&mut prepared)?;
             Ok((claiming, tables::begin(&prepared.record().options, fd.as_deref())?, fd))
         });
         let (claiming, tables, descriptor) = match held {
@@ -151,17 +145,21 @@ impl Host {
                 self.remove_files(id);
                 self.free_place(id);
                 self.forget_moving(prepared.record());
+                let has_claimed = prepared.record().options.fixed.is_some();
                 lock(&self.registry).abandon_create(prepared);
+                if has_claimed {
+                    self.tell_names(); // it has its name there before it has an address
+                }
                 return Err(error);
             }
         };
-        let moves = prepared.record().options.home_moves;
+        let (moves, fixed) = (prepared.record().options.home_moves, prepared.record().options.fixed);
         let committed = self.commit_create(prepared, (descriptor, backing), tables);
         drop(claiming);
         let object = committed.inspect_err(|_| {
             self.free_place(id);
-            if moves {
-                self.tell_names(); // its name hangs on no lease
+            if moves || fixed.is_some() {
+                self.tell_names(); // its name, or its address, hangs on no lease
             }
         })?;
         let read_only = object.record().file.as_ref().is_some_and(|f| f.read_only);
@@ -171,7 +169,7 @@ impl Host {
     /// The object has its name from now on.
     pub(super) fn commit_create(
         &self,
-        prepared: commonhold_registry::NewObject,
+        prepared: NewObject,
         (descriptor, backing): (Option<Arc<OwnedFd>>, Option<Arc<OwnedFd>>),
         tables: Option<Segment>,
     ) -> Result<Arc<Object>> {
@@ -190,6 +188,56 @@ impl Host {
         self.note_arena(&object);
         self.objects.write().unwrap_or_else(PoisonError::into_inner).insert(id, object.clone());
         Ok(object)
+    }
+
+    /// What counts against a user's quota of a new object.
+    fn counted_of_new(
+        &self,
+        uid: u32,
+        options: &CreateOptions,
+        wired: Option<Wired>,
+        memory_bytes: u64,
+    ) -> u64 {
+        match wired {
+            Some(Wired::OfItsOwn) if options.is_fetched() => {
+                let own_bytes = if self.machine.is_ordinary(uid) { options.size_bytes } else { 0 };
+                self.limits.counted(uid, options, memory_bytes) + own_bytes
+            }
+            Some(Wired::InArena) if !options.is_fetched() => 0, // what lies in an arena counts with that
+            _ => self.limits.counted(uid, options, memory_bytes),
+        }
+    }
+
+    /// Refuses one address for what has none, or nobody to give it.
+    fn check_fixed(&self, options: &CreateOptions) -> Result<()> {
+        let refused = |what: &str| Err(Error::new(ErrorKind::Unsupported, format!("fixed: {what}")));
+        if options.fixed.is_none() {
+            return Ok(());
+        }
+        if synchronisation::kind_of(options).is_some() {
+            return refused("locks with names are used by calls, wherever they are mapped: leave it out");
+        }
+        if options.is_shared() && !self.with_cluster().is_some_and(|cluster| cluster.is_up()) {
+            return refused(
+                "the registry of a cluster gives objects that hosts share their addresses, and this host is in none: start it \
+                 with --listen, or create the object local",
+            );
+        }
+        Ok(())
+    }
+
+    /// An object that hosts share gets its address from the cluster's registry. It has its name there already.
+    fn give_address(&self, prepared: &mut NewObject) -> Result<()> {
+        let record = prepared.record();
+        let (Some(fixed), true) = (record.options.fixed, record.options.is_shared()) else { return Ok(()) };
+        let none =
+            || Error::new(ErrorKind::Disconnected, "this host is in no cluster any more: try again later");
+        let cluster = self.with_cluster().ok_or_else(none)?;
+        let (uuid, uid) = (record.uuid, record.charged_uid);
+        let address = cluster.give_addresses(uuid, fixed.room_bytes, uid)?;
+        Fixed { address, ..fixed }.check_given(Part::Shared, record.options.size_bytes)?;
+        prepared.is_at(address);
+        Ok(())
     }
 
     pub(super) fn check_can_keep(&self, options: &CreateOptions) -> Result<()> {

@@ -8,7 +8,9 @@ use crate::cluster::options_here;
 use crate::cluster::wire::{Claim, Moving};
 use crate::newer::{self, Newer};
 use commonhold_object::error::Doing;
-use commonhold_object::{Coherence, CreateOptions, Error, ErrorKind, PageRange, PagerKind, Result, pages_of};
+use commonhold_object::{
+    Coherence, CreateOptions, Error, ErrorKind, PageRange, PagerKind, Part, Result, pages_of,
+};
 use commonhold_registry::{BackingFile, ObjectRecord};
 use commonhold_sys::file_lock;
 use std::fs::File;
@@ -65,7 +67,9 @@ impl Host {
         // Without a common file the path says something here alone, and nobody is to open it.
         let path = file.map(|file| if options.is_replicated() { PathBuf::new() } else { file.path.clone() });
         let moving = path.map(|path| Box::new(Moving { name: name.clone(), ownership, options, path }));
-        Some(Claim { name, object: record.uuid, moving })
+        let fixed = record.options.fixed.filter(|fixed| fixed.is_of(Part::Shared));
+        let fixed = fixed.map(|fixed| (fixed, record.charged_uid));
+        Some(Claim { name, object: record.uuid, moving, fixed })
     }
 
     /// Refuses a file that the next home could not take over, and prepares one that it could.

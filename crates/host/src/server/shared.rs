@@ -9,8 +9,8 @@ use crate::cluster::claims::Claiming;
 use crate::cluster::wire::{Claim, Member, Shared};
 use crate::cluster::{Cluster, PATIENCE, options_here};
 use commonhold_object::{
-    Access, ClusterHost, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, PageRange, Result,
-    SessionId, Synced,
+    Access, ClusterHost, Coherence, CreateOptions, Credentials, Error, ErrorKind, Name, PageRange, Part,
+    Result, SessionId, Synced,
 };
 use commonhold_points as points;
 use commonhold_registry::ObjectRecord;
@@ -394,6 +394,9 @@ impl Host {
             }
         };
         let options = options_here(&found.options);
+        if let Some(fixed) = options.fixed {
+            fixed.check_given(Part::Shared, options.size_bytes)?;
+        }
         let record = registry.import(found.object, &found.name, found.ownership, options)?;
         let object = Object::new(record, None, String::new());
         // Before anybody finds it: who opens it must not think that its home is lost.

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A cluster in which nobody's lease ends while an attack runs; all may write.
-const STEADY: Cluster = Cluster { lease_s: Some(600), last_reads: false, home: 0, user: 2, ..CLUSTER };
+pub(super) const STEADY: Cluster =
+    Cluster { lease_s: Some(600), last_reads: false, home: 0, user: 2, ..CLUSTER };
 /// The second host dies, and is lost so many seconds later.
 const fn losing(lease_s: u32) -> Cluster {
     Cluster { lease_s: Some(lease_s), kills: Some(1), ..STEADY }
@@ -51,19 +52,19 @@ fn root() -> Credentials {
     Credentials { uid: 0, gid: 0, groups: vec![] }
 }
 
-fn claim(text: &str, object: u128) -> Claim {
-    Claim { name: name(text), object, moving: None }
+pub(super) fn claim(text: &str, object: u128) -> Claim {
+    Claim { name: name(text), object, moving: None, fixed: None }
 }
 
 /// A member with a valid certificate, that all hosts know; their numbers.
-struct Evil {
-    stranger: Stranger,
-    hosts: Vec<HostId>,
+pub(super) struct Evil {
+    pub stranger: Stranger,
+    pub hosts: Vec<HostId>,
     joined: Joined,
 }
 
 impl Evil {
-    fn among(scene: &Members, number: u32, claims: Vec<Claim>) -> Evil {
+    pub fn among(scene: &Members, number: u32, claims: Vec<Claim>) -> Evil {
         let stranger = scene.stranger(number, "evil", Rights::Write);
         let known: Vec<HostId> = (0..scene.hosts.len())
             .map(|at| stranger.connect(&scene.address(at)).expect("it has a certificate"))
@@ -76,7 +77,7 @@ impl Evil {
         Evil { stranger, hosts: known, joined }
     }
 
-    fn open(&self, at: usize, path: &str) -> Shared {
+    pub fn open(&self, at: usize, path: &str) -> Shared {
         let call = Call::Open { name: name(path), who: root(), access: Access::Read };
         match self.stranger.ask(self.hosts[at], call).expect("an answer") {
             Answer::Opened(shared) => *shared,
@@ -85,7 +86,7 @@ impl Evil {
     }
 
     /// Answers openings of its name with that, as often as it is asked, until it is told to stop.
-    fn answers_openings_with(&self, shared: &Shared, until: &AtomicBool) -> usize {
+    pub fn answers_openings_with(&self, shared: &Shared, until: &AtomicBool) -> usize {
         let mut asked = 0;
         while !until.load(Ordering::SeqCst) {
             let Some((from, message)) = self.stranger.hears_within(Duration::from_millis(50)) else {

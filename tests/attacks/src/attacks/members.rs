@@ -218,7 +218,7 @@ fn claims(scene: &Members) {
     let before = asker.sees(scene);
     let stranger = scene.stranger(73, "claimer", Rights::Write);
     let list = stranger.connect(&scene.address(0)).expect("it has a certificate");
-    let claim = || Claim { name: name("/bystander"), object: 77, moving: None };
+    let claim = || Claim { name: name("/bystander"), object: 77, moving: None, fixed: None };
     let joined = stranger.join(list, vec![claim()]);
     if joined.is_ok() {
         let claimed = stranger.ask(list, Call::Claim(claim()));
@@ -242,7 +242,7 @@ fn reader(scene: &Members) {
             sizing: commonhold_object::wire::Sizing::Exactly,
             of: None,
         },
-        Call::Claim(Claim { name: name("/bystander"), object: 77, moving: None }),
+        Call::Claim(Claim { name: name("/bystander"), object: 77, moving: None, fixed: None }),
         Call::Names(Vec::new()),
     ] {
         let words = format!("{call:?}");

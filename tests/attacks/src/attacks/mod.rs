@@ -25,6 +25,7 @@ mod metrics;
 mod names;
 mod pagers;
 mod paths;
+mod places;
 mod quota;
 mod races;
 mod rights;
@@ -58,6 +59,7 @@ pub(crate) const TOPICS: &[&[Attack]] = &[
     names::ATTACKS,
     pagers::ATTACKS,
     paths::ATTACKS,
+    places::ATTACKS,
     quota::ATTACKS,
     races::ATTACKS,
     rights::ATTACKS,

@@ -198,6 +198,13 @@ impl Registry for Embedded {
         self.ask(Call::Claim(claim), PATIENCE).map(drop)
     }
 
+    fn give_addresses(&self, object: u128, room_bytes: u64, uid: u32) -> Result<u64> {
+        match self.ask(Call::Addresses { object, room_bytes, uid }, PATIENCE)? {
+            Answer::Addresses(first) => Ok(first),
+            _ => Err(Error::new(ErrorKind::Protocol, "the list's host answers something else")),
+        }
+    }
+
     fn replace(&self, claims: Vec<Claim>) -> Result<()> {
         self.ask(Call::Names(claims), PATIENCE).map(drop)
     }
@@ -266,6 +273,10 @@ impl Registry for Embedded {
             Call::Names(claims) => {
                 cluster.check_may_change(from)?;
                 kept.replace(from, claims).map(|()| Answer::Done)
+            }
+            Call::Addresses { object, room_bytes, uid } => {
+                cluster.check_may_change(from)?;
+                kept.give_addresses(from, object, room_bytes, uid).map(Answer::Addresses)
             }
             Call::Lookup(name) => match kept.names().lookup(&name) {
                 Some((home, object)) => Ok(Answer::Named { home, object }),

@@ -1,6 +1,7 @@
 //! For the fuzz targets: the list that a host keeps, and keys and values of etcd.
 
-use super::keys::{GivenUp, Keys, SavedHost, SavedMember, SavedName};
+use super::addresses::{Addresses, Asking, SavedAddresses};
+use super::keys::{GivenUp, Keys, SavedAddress, SavedHost, SavedMember, SavedName};
 use super::list::{List, Saved};
 use super::{Before, Homed, Joining};
 use crate::cluster::wire::{Member, Moving};
@@ -71,7 +72,20 @@ pub fn keys(bytes: &[u8]) {
     same::<SavedHost>(value);
     same::<SavedMember>(value);
     same::<SavedName>(value);
+    same::<SavedAddress>(value);
+    addresses(value);
     same::<Homed>(value);
+}
+
+/// Any bytes as the file `addresses`: who asks is given what nobody has.
+fn addresses(bytes: &[u8]) {
+    let Ok(saved) = postcard::from_bytes::<SavedAddresses>(bytes) else { return };
+    let Some(mut all) = Addresses::restored(saved) else { return };
+    let asking = Asking { object: u128::MAX, room_bytes: 2 << 20, uid: 7, host: "lab".into() };
+    let given = all.give(&asking);
+    let again = Addresses::restored(all.saved()).expect("no two have the same");
+    assert_eq!(again.saved(), all.saved());
+    assert!(given.is_err() || all.gone("lab", &[].into()).contains(&u128::MAX));
 }
 
 fn same<T: Serialize + for<'a> Deserialize<'a> + PartialEq + std::fmt::Debug>(value: &[u8]) {

@@ -1,6 +1,7 @@
 //! The list of the host that keeps it: each change is written down before anybody is told, so that the next process
 //! knows who may still have a lease. While that is written leases are renewed.
 
+use super::addresses::{Addresses, Asking, SavedAddresses};
 use super::list::{List, Saved};
 use super::names::Names;
 use super::{Before, Joining, News, out_of_reach};
@@ -10,6 +11,7 @@ use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_points as points;
 use commonhold_sys::clock;
+use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,7 +25,23 @@ pub(super) struct Kept {
     changing: Mutex<()>,
     /// Taken before `list`, if both are.
     names: Mutex<Names>,
+    /// Taken after `names`, if both are.
+    addresses: Mutex<Addresses>,
     path: PathBuf,
+}
+
+/// What is in a file, if it is there. `what` and `way_out`: what people are told of one that is damaged.
+fn read<T: serde::de::DeserializeOwned>(path: &Path, what: &str, way_out: &str) -> Result<Option<T>> {
+    match std::fs::read(path) {
+        // What ails it helps nobody.
+        Ok(bytes) => postcard::from_bytes(&bytes).map(Some).map_err(|_| damaged(path, what, way_out)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io(format_args!("reading {what}"), &error)),
+    }
+}
+
+fn damaged(path: &Path, what: &str, way_out: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("{} holds no {what}: {way_out}", path.display()))
 }
 
 impl Kept {
@@ -31,30 +49,28 @@ impl Kept {
     pub fn open(state: &Path, lease: Duration, now: u64) -> Result<Kept> {
         let path = state.join("members");
         let lease_ns = lease.as_nanos() as u64;
-        let list = match std::fs::read(&path) {
-            Ok(bytes) => {
-                let saved = postcard::from_bytes(&bytes).ok(); // what ails it helps nobody
-                let list = saved.and_then(|saved: Saved| List::restored(saved, lease_ns, now));
-                list.ok_or_else(|| {
-                    Error::new(
-                        ErrorKind::Corrupt,
-                        format!(
-                            "{} holds no list of members: stop all hosts of the cluster and remove it",
-                            path.display()
-                        ),
-                    )
-                })?
+        let what = ("list of members", "stop all hosts of the cluster and remove it");
+        let list = match read::<Saved>(&path, what.0, what.1)? {
+            Some(saved) => {
+                List::restored(saved, lease_ns, now).ok_or_else(|| damaged(&path, what.0, what.1))?
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            None => {
                 let mut epoch = [0; 16];
                 rustix::rand::getrandom(&mut epoch, rustix::rand::GetRandomFlags::empty())
                     .map_err(std::io::Error::from)
                     .doing("choosing the registry's epoch")?;
                 List::new(u128::from_le_bytes(epoch), lease_ns)
             }
-            Err(error) => return Err(Error::io("reading the list of members", &error)),
         };
-        Ok(Kept { list: list.into(), changing: Mutex::default(), names: Mutex::default(), path })
+        let path_of = state.join("addresses");
+        let what = (
+            "list of addresses",
+            "restore it from a copy; without it objects may get addresses that others have",
+        );
+        let saved = read::<SavedAddresses>(&path_of, what.0, what.1)?.unwrap_or_default();
+        let addresses = Addresses::restored(saved).ok_or_else(|| damaged(&path_of, what.0, what.1))?;
+        let (changing, names) = (Mutex::default(), Mutex::default());
+        Ok(Kept { list: list.into(), changing, names, addresses: addresses.into(), path })
     }
 
     /// The list as it is.
@@ -80,9 +96,11 @@ impl Kept {
     /// A host joins, with these names. Nobody takes those of the process before it meanwhile.
     pub fn join(&self, joining: Joining) -> Result<Option<News>> {
         let (host, claims) = (joining.member.host, joining.claims.clone());
+        let name = joining.member.name.clone();
         let mut names = self.names();
         let news = self.change_list(|list, now| list.join(joining, now))?.1;
         self.forget_names_of_lost(&mut names);
+        self.keep_addresses(&name, &claims);
         names.replace(host, claims);
         Ok(news)
     }
@@ -97,7 +115,7 @@ impl Kept {
         let outcome = change(&mut next, now)?;
         let changed = next.number() != before;
         if changed {
-            self.write(&next.saved()).doing("writing the list of members")?;
+            write(&self.path, &next.saved()).doing("writing the list of members")?;
         }
         let mut list = self.list();
         let waited = list.waits_for_somebody();
@@ -128,8 +146,53 @@ impl Kept {
     pub fn replace(&self, host: HostId, claims: Vec<Claim>) -> Result<()> {
         let mut names = self.names();
         self.check_member(host)?;
+        let name = self.list().called(host);
+        self.keep_addresses(&name, &claims);
         names.replace(host, claims);
         Ok(())
+    }
+
+    /// Gives an object of a member addresses. `room_bytes`: how many; `uid`: whose the object is.
+    pub fn give_addresses(&self, from: HostId, object: u128, room_bytes: u64, uid: u32) -> Result<u64> {
+        let names = self.names();
+        self.check_member(from)?;
+        if names.home_of(object) != Some(from) {
+            let words = "an object has its name before it has addresses: only its home asks for them";
+            return Err(Error::new(ErrorKind::Permission, words));
+        }
+        let host = self.list().called(from);
+        self.change_addresses(|addresses| addresses.give(&Asking { object, room_bytes, uid, host }))
+    }
+
+    /// A host has these objects, and no others.
+    fn keep_addresses(&self, host: &str, claims: &[Claim]) {
+        let objects = claims.iter().map(|claim| claim.object).collect();
+        let (gone, unknown) = {
+            let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+            (addresses.gone(host, &objects), addresses.unknown(host, claims))
+        };
+        if !gone.is_empty() || !unknown.is_empty() {
+            // What cannot be written down now stays as it is, until the host tells its names again.
+            let _ = self.change_addresses(|addresses| {
+                gone.into_iter().for_each(|object| drop(addresses.free(object)));
+                for (asking, address) in &unknown {
+                    // Where it is another's by now, the object is mapped only where that is not.
+                    let _ = addresses.adopt(asking, *address);
+                }
+                Ok(())
+            });
+        }
+    }
+
+    /// What cannot be written down is not changed.
+    fn change_addresses<T>(&self, change: impl FnOnce(&mut Addresses) -> Result<T>) -> Result<T> {
+        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = addresses.clone();
+        let outcome = change(&mut next)?;
+        let path = self.path.with_file_name("addresses");
+        write(&path, &next.saved()).doing("writing the list of addresses")?;
+        *addresses = next;
+        Ok(outcome)
     }
 
     /// Who is no member would have names for ever.
@@ -142,18 +205,19 @@ impl Kept {
         let lost: Vec<HostId> = names.owners().into_iter().filter(is_lost).collect();
         lost.into_iter().for_each(|host| names.forget(host));
     }
+}
 
-    fn write(&self, saved: &Saved) -> std::io::Result<()> {
-        let fresh = self.path.with_extension("new");
-        let mut file = std::fs::File::create(&fresh)?;
-        file.write_all(&postcard::to_stdvec(saved).map_err(std::io::Error::other)?)?;
-        points::fsync(|| file.sync_data())?;
-        std::fs::rename(fresh, &self.path)?;
-        // The directory too: what others were told must not be forgotten by a power cut.
-        match self.path.parent() {
-            Some(state) => points::fsync(|| std::fs::File::open(state)?.sync_all()),
-            None => Ok(()),
-        }
+/// Puts it in the place of the file, whole.
+fn write(path: &Path, saved: &impl Serialize) -> std::io::Result<()> {
+    let fresh = path.with_extension("new");
+    let mut file = std::fs::File::create(&fresh)?;
+    file.write_all(&postcard::to_stdvec(saved).map_err(std::io::Error::other)?)?;
+    points::fsync(|| file.sync_data())?;
+    std::fs::rename(fresh, path)?;
+    // The directory too: what others were told must not be forgotten by a power cut.
+    match path.parent() {
+        Some(state) => points::fsync(|| std::fs::File::open(state)?.sync_all()),
+        None => Ok(()),
     }
 }
 
@@ -161,7 +225,7 @@ impl Kept {
 mod tests {
     use super::*;
     use crate::cluster::wire::Member;
-    use commonhold_object::Name;
+    use commonhold_object::{Fixed, Name};
 
     fn joining(number: u32, claims: Vec<Claim>) -> Joining {
         let (host, name, address) = (HostId(number), number.to_string(), ([127, 0, 0, 1], 1).into());
@@ -172,7 +236,7 @@ mod tests {
     fn leases_are_renewed_while_names_are_gone_through_and_a_change_is_written_down() {
         let state = tempfile::tempdir().unwrap();
         let kept = Kept::open(state.path(), Duration::from_secs(600), clock::now()).unwrap();
-        let claim = Claim { name: Name::new("/x").unwrap(), object: 1, moving: None };
+        let claim = Claim { name: Name::new("/x").unwrap(), object: 1, moving: None, fixed: None };
         kept.join(joining(1, vec![claim.clone()])).unwrap();
         kept.join(joining(2, Vec::new())).unwrap();
         assert_eq!(kept.claim(HostId(2), claim.clone()).unwrap_err().kind, ErrorKind::Permission);
@@ -192,5 +256,57 @@ mod tests {
         kept.claim(HostId(2), claim).unwrap();
         let heard = Before { epoch: news.epoch, heard: news.number, seen: news.number };
         assert_eq!(kept.renew(HostId(2), heard).unwrap().unwrap().settled, news.number);
+    }
+
+    #[test]
+    fn addresses_outlive_the_process_that_gave_them_and_the_hosts_that_have_them() {
+        let state = tempfile::tempdir().unwrap();
+        let open = || Kept::open(state.path(), Duration::from_secs(600), clock::now()).unwrap();
+        let claim = |object| {
+            let name = Name::new(&format!("/{object}")).unwrap();
+            Claim { name, object, moving: None, fixed: None }
+        };
+        let room = 4 << 20;
+        let kept = open();
+        kept.join(joining(1, vec![claim(1)])).unwrap();
+        kept.join(joining(2, vec![claim(2)])).unwrap();
+        let first = kept.give_addresses(HostId(1), 1, room, 0).unwrap();
+        assert_eq!(kept.give_addresses(HostId(1), 1, room, 0).unwrap(), first);
+        for (host, object) in [(1, 2), (1, 3), (3, 1)] {
+            kept.give_addresses(HostId(host), object, room, 0).unwrap_err();
+        }
+        // The list's next process, and the host that has them away.
+        drop(kept);
+        let kept = open();
+        kept.join(joining(2, vec![claim(2)])).unwrap();
+        let second = kept.give_addresses(HostId(2), 2, room, 0).unwrap();
+        assert_eq!(second, first + room);
+        // It comes back as another process, and has it still; then it has it no more, and nobody gets it soon.
+        let next = |number, claims| {
+            let mut joining = joining(number, claims);
+            joining.member.name = "1".into();
+            joining
+        };
+        kept.join(next(4, vec![claim(1)])).unwrap();
+        assert_eq!(kept.give_addresses(HostId(4), 1, room, 0).unwrap(), first);
+        kept.replace(HostId(4), vec![claim(5)]).unwrap();
+        assert_eq!(kept.give_addresses(HostId(4), 5, room, 0).unwrap(), second + room);
+        // A list that forgot all takes from hosts what they have, unless it is another's by then.
+        let saved = std::fs::read(state.path().join("addresses")).unwrap();
+        drop(kept);
+        std::fs::remove_file(state.path().join("addresses")).unwrap();
+        let kept = open();
+        let with = |object, address| {
+            let fixed = Some((Fixed { address, room_bytes: room }, 0));
+            Claim { fixed, ..claim(object) }
+        };
+        kept.join(next(5, vec![with(7, second), with(8, second), with(9, 4096)])).unwrap();
+        assert_eq!(kept.give_addresses(HostId(5), 7, room, 0).unwrap(), second);
+        assert_eq!(kept.give_addresses(HostId(5), 8, room, 0).unwrap(), first);
+        assert_eq!(kept.give_addresses(HostId(5), 9, room, 0).unwrap(), second + room);
+        assert_ne!(std::fs::read(state.path().join("addresses")).unwrap(), saved);
+        std::fs::write(state.path().join("addresses"), b"garbage").unwrap();
+        let refused = Kept::open(state.path(), Duration::from_secs(600), clock::now()).err().unwrap();
+        assert!(refused.kind == ErrorKind::Corrupt && refused.message.contains("addresses"), "{refused}");
     }
 }

@@ -8,6 +8,8 @@
 //! | `seen/NUMBER` | the revision up to which the host has done what follows from losses; without it, that of its joining |
 //! | `names/PATH` | number and object: whose the name of a shared object is |
 //! | `objects/UUID` | the number of the object's home. If the home moves, also what the next must know, and its replicas |
+//! | `addresses/ADDRESS` | of an object that hosts share: identity, room, user and the name of its home, which removes it |
+//! | `addresses/next` | from where on addresses are looked for; every change that gives some changes it |
 //! | `given-up/HOME/UUID/NUMBER` | that host gave up all it had of the object, and cannot reach its home; under which number. The home removes it |
 
 use commonhold_coherence::HostId;
@@ -63,6 +65,19 @@ pub(super) struct SavedName {
     /// Its home moves: `objects` says who it is.
     #[serde(default)]
     pub moves: bool,
+}
+
+/// Value of an address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SavedAddress {
+    /// Which object has it, as 32 hexadecimal digits.
+    pub object: String,
+    /// How many bytes from there on.
+    pub room_bytes: u64,
+    /// Whose the object is.
+    pub uid: u32,
+    /// What its home is called: another process of it has it, too.
+    pub host: String,
 }
 
 impl SavedName {
@@ -140,6 +155,18 @@ impl Keys {
 
     pub fn object(&self, object: u128) -> String {
         format!("{}{object:032x}", self.objects())
+    }
+
+    pub fn addresses(&self) -> String {
+        format!("{}addresses/", self.prefix)
+    }
+
+    pub fn address(&self, address: u64) -> String {
+        format!("{}{address:016x}", self.addresses())
+    }
+
+    pub fn next_address(&self) -> String {
+        format!("{}next", self.addresses())
     }
 
     pub fn all_given_up(&self, home: HostId) -> String {

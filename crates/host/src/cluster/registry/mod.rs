@@ -6,12 +6,14 @@
 //! | `list` | the list itself: members with leases, losses in order. Pure |
 //! | `names` | whose a name is, and so many of each host. Pure |
 //! | `rates` | how much one host may ask. Pure |
+//! | `addresses` | which object that hosts share has which fixed address. Pure |
 //! | `kept` | the list of a host that keeps it, written down before anybody is told |
 //! | `embedded` | the registry in a host of the cluster, reached by calls |
 //! | `etcd` | the registry in etcd (feature `etcd`) |
 //! | `keys` | keys and values in etcd. Pure |
 //! | `place` | where it is, as people write it |
 
+mod addresses;
 mod departures;
 pub mod embedded;
 #[cfg(feature = "etcd")]
@@ -127,6 +129,9 @@ pub trait Registry: Send + Sync {
     fn claim(&self, claim: Claim) -> Result<()>;
     /// These are all the names of this host now.
     fn replace(&self, claims: Vec<Claim>) -> Result<()>;
+    /// Gives an object, whose name this host has claimed, so many bytes of addresses that no other object of the cluster has.
+    /// They are its own until this host tells all its names, and none of them is the object's.
+    fn give_addresses(&self, object: u128, room_bytes: u64, uid: u32) -> Result<u64>;
     /// Whose a name is, and the identity of the object that has it.
     fn look_up(&self, name: &Name) -> Result<(HostId, u128)>;
     /// Which host is the home of an object.

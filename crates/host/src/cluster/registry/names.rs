@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     fn claim(name: &str, object: u128) -> Claim {
-        Claim { name: Name::new(name).unwrap(), object, moving: None }
+        Claim { name: Name::new(name).unwrap(), object, moving: None, fixed: None }
     }
 
     fn called(host: HostId) -> String {

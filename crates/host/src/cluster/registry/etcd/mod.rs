@@ -4,12 +4,14 @@
 //! | file | does |
 //! |---|---|
 //! | `keys` | the layout of keys |
+//! | `addresses` | addresses of objects |
 //! | `homes` | objects whose home moves |
 //! | `mirror` | what a host knows of them. Pure |
 //! | `client` | questions to etcd, with a limit to their time |
 //! | `watch` | hears what changes |
 //! | `given_up` | what hosts gave up of objects whose homes they cannot reach |
 
+mod addresses;
 mod client;
 mod given_up;
 mod homes;
@@ -29,7 +31,7 @@ use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
 use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
 use mirror::Mirror;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -53,6 +55,8 @@ struct Mine {
     /// The revision that others know to have been heard here.
     told: u64,
     names: BTreeMap<Name, u128>,
+    /// Objects that have addresses.
+    addresses: BTreeSet<u128>,
     /// Of objects whose home moves all that was said of each, the last at the end. Their names hang on no lease.
     moving: BTreeMap<u128, Vec<Moving>>,
     /// What was given up, and said here: by key, under which number.
@@ -277,6 +281,7 @@ impl Registry for Etcd {
                 let revision = self.join_first(&joining.member, within)?;
                 self.take_homes_again(&joining.member, &joining.claims)?;
                 self.replace(joining.claims.clone())?;
+                self.keep_addresses(&joining.claims)?;
                 let news = self.news_from(revision, within).inspect_err(|_| self.leave())?;
                 Ok(Joined { lease: self.lease, news, begin_at: revision })
             }
@@ -302,6 +307,10 @@ impl Registry for Etcd {
 
     fn replace(&self, claims: Vec<Claim>) -> Result<()> {
         let me = self.cluster()?.me.host;
+        let has_gone = |object: &u128| claims.iter().all(|claim| claim.object != *object);
+        if lock(&self.mine).addresses.iter().any(has_gone) {
+            self.keep_addresses(&claims)?;
+        }
         let (claims, moving): (Vec<Claim>, Vec<Claim>) =
             claims.into_iter().partition(|claim| claim.moving.is_none());
         self.replace_moving(me, moving)?;
@@ -321,6 +330,10 @@ impl Registry for Etcd {
             self.take(me, name, *object)?;
         }
         Ok(())
+    }
+
+    fn give_addresses(&self, object: u128, room_bytes: u64, uid: u32) -> Result<u64> {
+        self.give(object, room_bytes, uid)
     }
 
     fn look_up(&self, name: &Name) -> Result<(HostId, u128)> {
