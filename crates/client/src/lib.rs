@@ -14,6 +14,7 @@ mod direct;
 mod errand;
 mod exit;
 mod fork;
+mod heap;
 mod host;
 pub mod image;
 mod in_thread;
@@ -37,6 +38,7 @@ mod wired;
 
 pub use channel::{Channel, ChannelOptions, Message, Received, Region};
 pub use commonhold_channel::{Buffer, Landing};
+pub use commonhold_heap::{Problem, Report as HeapReport, Tagged};
 pub use commonhold_object::wire::Sizing;
 pub use commonhold_object::{
     Access, ClusterHost, Coherence, Counts, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, Losses,
@@ -46,6 +48,7 @@ pub use commonhold_object::{
 };
 pub use errand::{Errand, PATIENCE};
 pub use fork::register_handlers;
+pub use heap::{Heap, HeapArena, HeapType};
 pub use host::Host;
 pub use inherit::Inherit;
 pub use locate::{default_state_directory, own_state_directory};
