@@ -5,7 +5,6 @@
 use crate::arena::Arena;
 use crate::book::{Chunk, Span};
 use crate::chunk::{Entry, Kind};
-use crate::class::CLASSES;
 use crate::layout::{HOSTS, LOCK_AT, Layout, PLACES};
 use crate::publish;
 use crate::refused::{Refused, Result};
@@ -122,8 +121,7 @@ impl Arena {
             for page in 0..self.layout.chunk_pages {
                 let chunk = self.chunks[index as usize].as_deref().filter(|chunk| chunk.slot == slot);
                 let span = chunk.map(|chunk| chunk.spans[page as usize]);
-                let is_run = |span: &Span| span.of.pages > 0 && span.of.class == CLASSES;
-                if span.filter(is_run).is_some_and(|span| span.used == 0) {
+                if span.filter(Span::is_run).is_some_and(|span| span.used == 0) {
                     self.release_run(m, (index, page))?;
                 }
             }
@@ -135,12 +133,12 @@ impl Arena {
     fn enter(&mut self, mut chunk: Chunk) {
         for page in 0..chunk.spans.len() {
             let span = chunk.spans[page];
-            if span.of.pages == 0 || span.of.class == CLASSES {
+            if span.pages == 0 || span.is_run() {
                 continue;
             }
-            let bin = self.bin_of(span.of.tag, span.of.class);
-            self.bins[bin].pages += span.of.pages;
-            if span.used < span.of.blocks() {
+            let bin = self.bin_of(span.tag, span.class());
+            self.bins[bin].pages += u64::from(span.pages);
+            if span.used < span.blocks {
                 chunk.spans[page].listed = true;
                 self.bins[bin].put(chunk.index, page as u64);
             }

@@ -16,7 +16,14 @@ use std::sync::Arc;
 pub(crate) struct Bin {
     /// Free blocks of the word from which it takes them now.
     mask: u64,
+    /// That word in the header, and in the book.
+    used_at: u64,
     word: u64,
+    /// The block of its first bit.
+    first: u64,
+    bytes: u64,
+    chunk: u32,
+    page: u32,
     /// Their span; `None`: none.
     now: Option<(u64, u64)>,
     /// Spans with free blocks. One that is not so any more is passed over.
@@ -72,6 +79,26 @@ impl Arena {
     /// Allocates so many bytes for data of a type; gives where. What is there is what was there.
     #[inline]
     pub fn allocate(&mut self, m: &impl Words, tag: u16, bytes: u64) -> Result<u64> {
+        if bytes <= class::LARGEST
+            && let Some(bin) = self.bins.get_mut(usize::from(tag) * CLASSES + class::of(bytes))
+            && bin.mask != 0
+            && let Some(Some(chunk)) = self.chunks.get_mut(bin.chunk as usize)
+        {
+            let bit = bin.mask.trailing_zeros();
+            let used = chunk.used(bin.word);
+            if m.load(bin.used_at) == *used {
+                *used |= 1 << bit;
+                m.store(bin.used_at, *used);
+                chunk.has_one_more(bin.page);
+                bin.mask &= bin.mask - 1;
+                return Ok(bin.first + u64::from(bit) * bin.bytes);
+            }
+        }
+        self.allocate_slowly(m, tag, bytes)
+    }
+
+    #[cold]
+    fn allocate_slowly(&mut self, m: &impl Words, tag: u16, bytes: u64) -> Result<u64> {
         let place = self.pick(m, tag, bytes)?;
         self.commit(m, place)
     }
@@ -79,6 +106,18 @@ impl Arena {
     /// Frees a block, whoever allocated it.
     #[inline]
     pub fn free(&mut self, m: &impl Words, at: u64) -> Result<()> {
+        if let Some(index) = self.layout.chunk_of(at)
+            && let Some(Some(chunk)) = self.chunks.get_mut(index as usize)
+            && m.load(chunk.told_at) == 0
+            && let Some((page, span)) = chunk.free_plainly(m, at)
+        {
+            return if span.listed && span.used > 0 { Ok(()) } else { self.list(m, (index, page)) };
+        }
+        self.free_slowly(m, at)
+    }
+
+    #[cold]
+    fn free_slowly(&mut self, m: &impl Words, at: u64) -> Result<()> {
         match self.find(m, at)? {
             Some(place) => self.give_back(m, place),
             None => remote::free(m, &self.layout, at),
@@ -86,17 +125,17 @@ impl Arena {
     }
 
     /// A block of its own that is in use; `None`: it would be another's.
-    #[inline]
     pub(crate) fn find(&self, m: &impl Words, at: u64) -> Result<Option<Place>> {
         let index = self.layout.chunk_of(at).ok_or(Refused::Foreign)?;
         let Some(chunk) = &self.chunks[index as usize] else { return Ok(None) };
         let place = chunk.find(at)?;
-        let freed = m.load(self.layout.freed(index, place.word)) >> place.bit & 1 == 1;
+        // Whoever frees another's block tells its owner, so that he looks at his own words alone.
+        let freed =
+            m.load(chunk.told_at) != 0 && m.load(self.layout.freed(index, place.word)) >> place.bit & 1 == 1;
         if freed || !chunk.is_used(place) { Err(Refused::NotAllocated) } else { Ok(Some(place)) }
     }
 
     /// A free block. Nothing that others see has changed but, maybe, pages without blocks.
-    #[inline]
     pub(crate) fn pick(&mut self, m: &impl Words, tag: u16, bytes: u64) -> Result<Place> {
         if bytes > class::LARGEST {
             return self.pick_run(m, tag, bytes);
@@ -113,27 +152,24 @@ impl Arena {
         Ok(Place { chunk, page, word: bin.word, bit })
     }
 
-    #[inline]
     pub(crate) fn commit(&mut self, m: &impl Words, place: Place) -> Result<u64> {
         let chunk = self.chunks[place.chunk as usize].as_deref_mut().ok_or(Refused::NoSpace)?;
-        chunk.put(m, &self.layout, place.word, chunk.used[place.word as usize] | 1 << place.bit)?;
+        chunk.put(m, place.word, chunk.used[place.word as usize] | 1 << place.bit)?;
         chunk.spans[place.page as usize].used += 1;
         Ok(chunk.address(place))
     }
 
-    #[inline]
     pub(crate) fn give_back(&mut self, m: &impl Words, place: Place) -> Result<()> {
         let chunk = self.chunks[place.chunk as usize].as_deref_mut().ok_or(Refused::Foreign)?;
-        chunk.put(m, &self.layout, place.word, chunk.used[place.word as usize] & !(1 << place.bit))?;
+        chunk.put(m, place.word, chunk.used[place.word as usize] & !(1 << place.bit))?;
         self.has_fewer(m, (place.chunk, place.page), 1)
     }
 
     /// So many blocks of a span are free that were not: it is listed, or its pages are given back.
-    #[inline]
     pub(crate) fn has_fewer(&mut self, m: &impl Words, at: (u64, u64), fewer: u64) -> Result<()> {
         let Some(chunk) = self.chunks[at.0 as usize].as_deref_mut() else { return Ok(()) };
         let span = &mut chunk.spans[at.1 as usize];
-        span.used -= fewer;
+        span.used -= fewer as u16;
         if span.listed && span.used > 0 {
             return Ok(());
         }
@@ -141,9 +177,10 @@ impl Arena {
     }
 
     /// A span has room.
+    #[cold]
     fn list(&mut self, m: &impl Words, at: (u64, u64)) -> Result<()> {
         let Some(span) = self.span(at) else { return Ok(()) };
-        let (of, is_empty, is_listed) = (span.of, span.used == 0, span.listed);
+        let (of, is_empty, is_listed) = (span.of(), span.used == 0, span.listed);
         if of.class == CLASSES {
             return self.release_run(m, at);
         }
@@ -165,12 +202,12 @@ impl Arena {
     }
 
     fn is_spare(&self, at: (u64, u64), tag: u16, class: usize) -> bool {
-        self.span(at).is_some_and(|span| span.used == 0 && (span.of.tag, span.of.class) == (tag, class))
+        self.span(at).is_some_and(|span| span.used == 0 && span.is(tag, class))
     }
 
     fn span(&self, (chunk, page): (u64, u64)) -> Option<&crate::book::Span> {
         let span = &self.chunks[chunk as usize].as_deref()?.spans[page as usize];
-        (span.of.pages > 0).then_some(span)
+        (span.pages > 0).then_some(span)
     }
 
     pub(crate) fn set_listed(&mut self, (chunk, page): (u64, u64), listed: bool) {
@@ -215,9 +252,7 @@ impl Arena {
             let Some(at) = bin.now else {
                 let Some(next) = bin.listed.pop() else { return false };
                 let (tag, class) = ((number / CLASSES) as u16, number % CLASSES);
-                let is_one = self
-                    .span(next)
-                    .is_some_and(|span| span.listed && (span.of.tag, span.of.class) == (tag, class));
+                let is_one = self.span(next).is_some_and(|span| span.listed && span.is(tag, class));
                 if is_one {
                     self.bins[number].now = Some(next);
                     self.bins[number].word = MAP_WORDS * next.1;
@@ -225,7 +260,14 @@ impl Arena {
                 continue;
             };
             if let Some((word, mask)) = self.room_in(at, self.bins[number].word) {
-                (self.bins[number].word, self.bins[number].mask) = (word, mask);
+                let first = self.chunks[at.0 as usize]
+                    .as_deref()
+                    .map_or(0, |chunk| chunk.address(Place { chunk: at.0, page: at.1, word, bit: 0 }));
+                let (used_at, bytes) = (self.layout.used(at.0, word), class::BYTES[number % CLASSES]);
+                let (chunk, page) = (at.0 as u32, at.1 as u32);
+                let bin = &mut self.bins[number];
+                (bin.mask, bin.word, bin.used_at) = (mask, word, used_at);
+                (bin.first, bin.bytes, bin.chunk, bin.page) = (first, bytes, chunk, page);
                 return true;
             }
             self.set_listed(at, false);
@@ -237,13 +279,14 @@ impl Arena {
     fn room_in(&self, at: (u64, u64), after: u64) -> Option<(u64, u64)> {
         let chunk = self.chunks[at.0 as usize].as_deref()?;
         let span = &chunk.spans[at.1 as usize];
-        if span.used == span.of.blocks() {
+        if span.used == span.blocks {
             return None;
         }
-        let (first, words) = (MAP_WORDS * at.1, span.of.words());
+        let (of, first) = (span.of(), MAP_WORDS * at.1);
+        let words = of.words();
         (0..words).find_map(|step| {
             let word = (after - first + step) % words;
-            let free = !chunk.used[(first + word) as usize] & span.of.bits(word);
+            let free = !chunk.used[(first + word) as usize] & of.bits(word);
             (free != 0).then_some((first + word, free))
         })
     }
@@ -261,7 +304,7 @@ impl Arena {
             for at in listed {
                 let (tag, class) = ((number / CLASSES) as u16, number % CLASSES);
                 match self.span(at) {
-                    Some(span) if !span.listed || (span.of.tag, span.of.class) != (tag, class) => {}
+                    Some(span) if !span.listed || !span.is(tag, class) => {}
                     Some(span) if span.used == 0 => self.release_span(m, at)?,
                     Some(_) => self.bins[number].listed.push(at),
                     None => {}

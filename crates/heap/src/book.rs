@@ -3,21 +3,45 @@
 //! astray, and is found when the two differ.
 
 use crate::chunk::{Description, Kind, is_live};
-use crate::class::CLASSES;
-use crate::layout::{Layout, MAP_WORDS, PAGE};
+use crate::class::{self, CLASSES};
+use crate::layout::{Layout, MAP_WORDS, MOST_CHUNK_PAGES, PAGE};
 use crate::refused::{Problem, Refused, Result, damaged};
+use crate::remote;
 use crate::words::Words;
 
-/// Some pages with blocks of one size and type; of no pages: none begins here.
+/// A page: where the span that it is in begins, and, if that is here, the span. Of no pages: none
+/// begins here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
-    pub of: Description,
-    pub used: u64,
+    pub pages: u32,
+    head: u16,
+    pub tag: u16,
+    pub used: u16,
+    pub blocks: u16,
+    class: u8,
     /// It is in its bin's list, or where the bin takes blocks from now.
     pub listed: bool,
 }
 
-const NONE: Span = Span { of: Description { class: CLASSES, tag: 0, pages: 0 }, used: 0, listed: false };
+impl Span {
+    #[inline]
+    pub(crate) fn class(&self) -> usize {
+        usize::from(self.class)
+    }
+
+    /// Whether one begins here, with blocks of that size and type.
+    pub(crate) fn is(&self, tag: u16, class: usize) -> bool {
+        self.pages > 0 && (self.tag, self.class()) == (tag, class)
+    }
+
+    pub(crate) fn is_run(&self) -> bool {
+        self.pages > 0 && self.class() == CLASSES
+    }
+
+    pub(crate) fn of(&self) -> Description {
+        Description { class: self.class(), tag: self.tag, pages: u64::from(self.pages) }
+    }
+}
 
 /// A block's place in the book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,36 +53,47 @@ pub(crate) struct Place {
     pub bit: u64,
 }
 
+/// Pages of a chunk, at most.
+const PAGES: usize = MOST_CHUNK_PAGES as usize;
+const WORDS: usize = PAGES * MAP_WORDS as usize;
+
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub index: u64,
     pub slot: u64,
     pub kind: Kind,
     start: u64,
-    pub spans: Box<[Span]>,
-    /// The first page of the span in which a page is.
-    head: Box<[u16]>,
-    pub used: Box<[u64]>,
-    is_free: Box<[bool]>,
+    /// Where its first word of blocks in use is, and the word that tells its arena of freed ones.
+    used_from: u64,
+    pub told_at: u64,
     pub free_pages: u64,
+    /// Pages of a huge block that are in its first chunk.
+    huge_pages: u64,
+    pub spans: [Span; PAGES],
+    pub used: [u64; WORDS],
+    is_free: [u64; PAGES / 64],
 }
 
 impl Chunk {
     /// An empty one.
     pub(crate) fn new(layout: &Layout, index: u64, slot: u64, kind: Kind) -> Chunk {
-        let pages = layout.chunk_pages as usize;
-        let header = layout.header_pages() as usize;
-        Chunk {
+        let none =
+            Span { pages: 0, head: 0, tag: 0, used: 0, blocks: 0, class: CLASSES as u8, listed: false };
+        let mut chunk = Chunk {
             index,
             slot,
             kind,
             start: layout.chunk(index),
-            spans: vec![NONE; pages].into(),
-            head: (0..pages as u16).collect(),
-            used: vec![0; pages * MAP_WORDS as usize].into(),
-            is_free: (0..pages).map(|page| page >= header).collect(),
-            free_pages: layout.data_pages(),
-        }
+            used_from: layout.used(index, 0),
+            told_at: remote::told_at(slot),
+            free_pages: 0,
+            huge_pages: layout.data_pages(),
+            spans: std::array::from_fn(|page| Span { head: page as u16, ..none }),
+            used: [0; WORDS],
+            is_free: [0; PAGES / 64],
+        };
+        chunk.set_free(layout.header_pages()..layout.chunk_pages, true);
+        chunk
     }
 
     /// One as its header says; `None`: it is not in use.
@@ -92,6 +127,7 @@ impl Chunk {
                 }
             }
             chunk.enter(page, of);
+            let mut used_blocks = 0;
             for word in 0..of.words() {
                 let at = layout.used(index, MAP_WORDS * page + word);
                 let used = m.load(at);
@@ -99,8 +135,9 @@ impl Chunk {
                     return Err(Problem { at, what: "a block is in use that there is not" });
                 }
                 chunk.used[(MAP_WORDS * page + word) as usize] = used;
-                chunk.spans[page as usize].used += u64::from(used.count_ones());
+                used_blocks += used.count_ones();
             }
+            chunk.spans[page as usize].used = used_blocks as u16;
             let all = MAP_WORDS * page..MAP_WORDS * page + of.all_words(layout, page);
             chunk.expect_no_bits(m, layout, all.start + of.words()..all.end)?;
             page = last;
@@ -118,22 +155,45 @@ impl Chunk {
         set.map_or(Ok(()), |at| Err(Problem { at, what: "a block is in use that there is not" }))
     }
 
+    fn set_free(&mut self, pages: std::ops::Range<u64>, is_free: bool) {
+        let many = pages.end - pages.start;
+        self.free_pages = if is_free { self.free_pages + many } else { self.free_pages - many };
+        for page in pages {
+            let (word, bit) = (&mut self.is_free[page as usize / 64], 1 << (page % 64));
+            if is_free { *word |= bit } else { *word &= !bit }
+        }
+    }
+
+    /// Pages of a span that are in this chunk.
+    fn inside(&self, page: u64, pages: u64) -> std::ops::Range<u64> {
+        match self.kind {
+            Kind::Huge(_) => page..page + self.huge_pages.min(pages),
+            _ => page..page + pages,
+        }
+    }
+
     /// Writes a span of pages into the book.
     pub(crate) fn enter(&mut self, page: u64, of: Description) {
-        let last = (page + of.pages).min(self.spans.len() as u64);
-        self.spans[page as usize] = Span { of, ..NONE };
-        (page..last).for_each(|inner| self.head[inner as usize] = page as u16);
-        (page..last).for_each(|inner| self.is_free[inner as usize] = false);
-        self.free_pages -= last - page;
+        let pages = self.inside(page, of.pages);
+        for inner in pages.clone() {
+            self.spans[inner as usize].head = page as u16;
+        }
+        self.set_free(pages, false);
+        let span = &mut self.spans[page as usize];
+        (span.pages, span.tag, span.class) = (of.pages as u32, of.tag, of.class as u8);
+        (span.used, span.blocks, span.listed) = (0, of.blocks() as u16, false);
     }
 
     /// Strikes it out.
     pub(crate) fn strike(&mut self, page: u64) {
-        let last = (page + self.spans[page as usize].of.pages).min(self.spans.len() as u64);
-        self.spans[page as usize] = NONE;
-        (page..last).for_each(|inner| self.head[inner as usize] = inner as u16);
-        (page..last).for_each(|inner| self.is_free[inner as usize] = true);
-        self.free_pages += last - page;
+        let span = &mut self.spans[page as usize];
+        let pages = u64::from(std::mem::take(&mut span.pages));
+        span.listed = false;
+        let pages = self.inside(page, pages);
+        for inner in pages.clone() {
+            self.spans[inner as usize].head = inner as u16;
+        }
+        self.set_free(pages, true);
     }
 
     /// So many free pages in a row.
@@ -142,10 +202,11 @@ impl Chunk {
             return None;
         }
         let mut row = 0;
-        for (page, is_free) in self.is_free.iter().enumerate() {
-            row = if *is_free { row + 1 } else { 0 };
+        for page in 0..PAGES as u64 {
+            let is_free = self.is_free[page as usize / 64] >> (page % 64) & 1 == 1;
+            row = if is_free { row + 1 } else { 0 };
             if row == pages {
-                return Some(page as u64 + 1 - pages);
+                return Some(page + 1 - pages);
             }
         }
         None
@@ -155,31 +216,69 @@ impl Chunk {
     #[inline]
     pub(crate) fn address(&self, place: Place) -> u64 {
         let index = 64 * (place.word - MAP_WORDS * place.page) + place.bit;
-        self.start + place.page * PAGE + index * self.spans[place.page as usize].of.bytes()
+        let span = &self.spans[place.page as usize % PAGES];
+        let bytes = if span.class() < CLASSES { class::BYTES[span.class()] } else { 0 }; // of a run there is one
+        self.start + place.page * PAGE + index * bytes
     }
 
     /// The block that begins at a byte of the chunk, in use or not.
     #[inline]
     pub(crate) fn find(&self, at: u64) -> Result<Place> {
-        let page = *self.head.get(((at - self.start) / PAGE) as usize).ok_or(Refused::Foreign)?;
-        let (span, page) = (&self.spans[usize::from(page)], u64::from(page));
-        if span.of.pages == 0 {
+        let from_start = at - self.start;
+        let page = self.spans[(from_start / PAGE) as usize % PAGES].head;
+        let (span, page) = (&self.spans[usize::from(page) % PAGES], u64::from(page));
+        if span.pages == 0 {
             return Err(Refused::Foreign);
         }
-        let index = span.of.index(at - self.start - page * PAGE).ok_or(Refused::Foreign)?;
+        let from_first = from_start - page * PAGE;
+        let index = match span.class() {
+            CLASSES => (from_first == 0).then_some(0),
+            class => class::index(class, from_first).filter(|index| *index < u64::from(span.blocks)),
+        };
+        let index = index.ok_or(Refused::Foreign)?;
         Ok(Place { chunk: self.index, page, word: MAP_WORDS * page + index / 64, bit: index % 64 })
+    }
+
+    /// A word of blocks in use.
+    #[inline]
+    pub(crate) fn used(&mut self, word: u64) -> &mut u64 {
+        &mut self.used[word as usize % WORDS]
+    }
+
+    /// Frees a block that begins there, if nothing is to be found out or said about it: gives its
+    /// span, and how many blocks of it are in use now. One store.
+    #[inline]
+    pub(crate) fn free_plainly(&mut self, m: &impl Words, at: u64) -> Option<(u64, &Span)> {
+        let place = self.find(at).ok()?;
+        let (used_at, used) = (self.used_from + 8 * place.word, self.used(place.word));
+        let is_plain = *used >> place.bit & 1 == 1 && m.load(used_at) == *used;
+        *used &= !(u64::from(is_plain) << place.bit);
+        let now = *used;
+        if !is_plain {
+            return None;
+        }
+        m.store(used_at, now);
+        let span = &mut self.spans[place.page as usize % PAGES];
+        span.used -= 1;
+        Some((place.page, span))
+    }
+
+    /// One more block of a span is in use.
+    #[inline]
+    pub(crate) fn has_one_more(&mut self, page: u32) {
+        self.spans[page as usize % PAGES].used += 1;
     }
 
     #[inline]
     pub(crate) fn is_used(&self, place: Place) -> bool {
-        self.used[place.word as usize] >> place.bit & 1 == 1
+        self.used[place.word as usize % WORDS] >> place.bit & 1 == 1
     }
 
     /// Changes a word of blocks in use, in the header and here: one store.
     #[inline]
-    pub(crate) fn put(&mut self, m: &impl Words, layout: &Layout, word: u64, used: u64) -> Result<()> {
-        let at = layout.used(self.index, word);
-        let known = &mut self.used[word as usize];
+    pub(crate) fn put(&mut self, m: &impl Words, word: u64, used: u64) -> Result<()> {
+        let at = self.used_from + 8 * word;
+        let known = &mut self.used[word as usize % WORDS];
         if m.load(at) != *known {
             return damaged(at, "blocks are in use, or free, that their owner did not make so");
         }

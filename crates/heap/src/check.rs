@@ -81,7 +81,7 @@ fn read(m: &impl Words, layout: &Layout, index: u64) -> Result<Option<Chunk>, Pr
 
 fn blocks(m: &impl Words, layout: &Layout, chunk: &Chunk, each: &mut impl FnMut(Block)) {
     for (page, span) in chunk.spans.iter().enumerate() {
-        let (of, first) = (span.of, MAP_WORDS * page as u64);
+        let (of, first) = (span.of(), MAP_WORDS * page as u64);
         if of.pages == 0 {
             continue;
         }
@@ -110,7 +110,7 @@ pub fn check(m: &impl Words, layout: &Layout, people: &dyn People) -> Report {
     for index in 0..layout.chunks {
         report.chunks += u64::from(m.load(layout.entry(index)) != 0);
         if let Ok(Some(chunk)) = read(m, layout, index) {
-            let pages: u64 = chunk.spans.iter().map(|span| span.of.pages).sum();
+            let pages: u64 = chunk.spans.iter().map(|span| u64::from(span.pages)).sum();
             report.pages += pages + layout.header_pages();
         }
     }

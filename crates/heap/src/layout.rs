@@ -29,6 +29,8 @@ pub(crate) const PLACES: u64 = 64;
 /// Bytes of a place.
 const PLACE: u64 = PAGE / PLACES;
 const TABLE_AT: u64 = ARENAS_AT + HOSTS * PAGE;
+/// Pages of a chunk, at most.
+pub(crate) const MOST_CHUNK_PAGES: u64 = 256;
 /// Words of a bitmap of a page.
 pub(crate) const MAP_WORDS: u64 = 4;
 /// The largest heap.
@@ -40,13 +42,14 @@ pub struct Layout {
     pub(crate) chunks: u64,
     pub(crate) chunk_pages: u64,
     first_chunk: u64,
+    chunk_shift: u32,
 }
 
 impl Layout {
     /// A heap in so many bytes; `None`: no heap fits, or it is larger than one may be.
     pub fn of(bytes: u64) -> Option<Layout> {
         let pages = bytes / PAGE;
-        let chunk_pages = (pages / 256).next_power_of_two().clamp(16, 256);
+        let chunk_pages = (pages / 256).next_power_of_two().clamp(16, MOST_CHUNK_PAGES);
         let fixed = TABLE_AT / PAGE;
         let room = pages.checked_sub(fixed).filter(|_| bytes <= MOST_BYTES)?;
         let mut chunks = room / chunk_pages;
@@ -54,7 +57,12 @@ impl Layout {
             chunks -= 1;
         }
         let first_chunk = TABLE_AT + (chunks * 8).div_ceil(PAGE) * PAGE;
-        (chunks > 0).then_some(Layout { chunks, chunk_pages, first_chunk })
+        (chunks > 0).then_some(Layout {
+            chunks,
+            chunk_pages,
+            first_chunk,
+            chunk_shift: (chunk_pages * PAGE).trailing_zeros(),
+        })
     }
 
     /// The largest block that an empty heap has room for.
@@ -86,7 +94,7 @@ impl Layout {
     /// The chunk in which a byte lies.
     #[inline]
     pub(crate) fn chunk_of(&self, at: u64) -> Option<u64> {
-        let chunk = at.checked_sub(self.first_chunk)? >> (12 + self.chunk_pages.trailing_zeros());
+        let chunk = at.checked_sub(self.first_chunk)? >> self.chunk_shift;
         (chunk < self.chunks).then_some(chunk)
     }
 

@@ -108,7 +108,7 @@ impl Arena {
     fn collect_page(&mut self, m: &impl Words, index: u64, page: u64) -> Result<()> {
         let layout = self.layout;
         let Some(chunk) = self.chunks[index as usize].as_deref() else { return Ok(()) };
-        let of = chunk.spans[page as usize].of;
+        let of = chunk.spans[page as usize].of();
         if of.pages == 0 {
             return Ok(());
         }
@@ -123,11 +123,11 @@ impl Arena {
             let kept = publish::about_to_free(m, first, of.bytes()) & freed;
             let now = freed & !kept;
             let known = chunk.used[word as usize];
-            chunk.put(m, &layout, word, known & !now)?;
+            chunk.put(m, word, known & !now)?;
             m.clear(at, now);
             if kept != 0 {
                 m.set(layout.freed(index, page / 64), 1 << (page % 64));
-                m.store(told_at(chunk.slot), 1);
+                m.store(chunk.told_at, 1);
             }
             let fewer = u64::from((known & now).count_ones());
             if fewer > 0 {

@@ -96,7 +96,7 @@ impl Arena {
     pub(crate) fn release_span(&mut self, m: &impl Words, (index, page): (u64, u64)) -> Result<()> {
         let at = self.layout.description(index, page);
         let Some(chunk) = self.chunks[index as usize].as_deref_mut() else { return Ok(()) };
-        let of = chunk.spans[page as usize].of;
+        let of = chunk.spans[page as usize].of();
         if m.load(at) != of.word() {
             return damaged(at, "the description of pages is not what their owner wrote");
         }
