@@ -129,10 +129,12 @@ impl Arena {
         let index = self.layout.chunk_of(at).ok_or(Refused::Foreign)?;
         let Some(chunk) = &self.chunks[index as usize] else { return Ok(None) };
         let place = chunk.find(at)?;
+        let known = chunk.known(m, place.word)?;
         // Whoever frees another's block tells its owner, so that he looks at his own words alone.
         let freed =
             m.load(chunk.told_at) != 0 && m.load(self.layout.freed(index, place.word)) >> place.bit & 1 == 1;
-        if freed || !chunk.is_used(place) { Err(Refused::NotAllocated) } else { Ok(Some(place)) }
+        let is_used = known >> place.bit & 1 == 1 && !freed;
+        if is_used { Ok(Some(place)) } else { Err(Refused::NotAllocated) }
     }
 
     /// A free block. Nothing that others see has changed but, maybe, pages without blocks.

@@ -69,9 +69,15 @@ pub(crate) struct Chunk {
     pub free_pages: u64,
     /// Pages of a huge block that are in its first chunk.
     huge_pages: u64,
-    pub spans: [Span; PAGES],
-    pub used: [u64; WORDS],
+    pub spans: Box<[Span; PAGES]>,
+    pub used: Box<[u64; WORDS]>,
     is_free: [u64; PAGES / 64],
+}
+
+/// Not on the stack, of which a thread may have little.
+fn made<T: std::fmt::Debug, const N: usize>(each: impl FnMut(usize) -> T) -> Box<[T; N]> {
+    let all: Box<[T]> = (0..N).map(each).collect();
+    all.try_into().unwrap_or_else(|_| unreachable!("so many were made"))
 }
 
 impl Chunk {
@@ -88,8 +94,8 @@ impl Chunk {
             told_at: remote::told_at(slot),
             free_pages: 0,
             huge_pages: layout.data_pages(),
-            spans: std::array::from_fn(|page| Span { head: page as u16, ..none }),
-            used: [0; WORDS],
+            spans: made(|page| Span { head: page as u16, ..none }),
+            used: made(|_| 0),
             is_free: [0; PAGES / 64],
         };
         chunk.set_free(layout.header_pages()..layout.chunk_pages, true);
@@ -269,21 +275,20 @@ impl Chunk {
         self.spans[page as usize % PAGES].used += 1;
     }
 
-    #[inline]
-    pub(crate) fn is_used(&self, place: Place) -> bool {
-        self.used[place.word as usize % WORDS] >> place.bit & 1 == 1
+    /// A word of blocks in use, which the header has, too.
+    pub(crate) fn known(&self, m: &impl Words, word: u64) -> Result<u64> {
+        let (at, known) = (self.used_from + 8 * word, self.used[word as usize % WORDS]);
+        if m.load(at) == known {
+            return Ok(known);
+        }
+        damaged(at, "blocks are in use, or free, that their owner did not make so")
     }
 
-    /// Changes a word of blocks in use, in the header and here: one store.
-    #[inline]
+    /// Changes one, in the header and here: one store.
     pub(crate) fn put(&mut self, m: &impl Words, word: u64, used: u64) -> Result<()> {
-        let at = self.used_from + 8 * word;
-        let known = &mut self.used[word as usize % WORDS];
-        if m.load(at) != *known {
-            return damaged(at, "blocks are in use, or free, that their owner did not make so");
-        }
-        m.store(at, used);
-        *known = used;
+        self.known(m, word)?;
+        m.store(self.used_from + 8 * word, used);
+        self.used[word as usize % WORDS] = used;
         Ok(())
     }
 }

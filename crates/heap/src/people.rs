@@ -3,6 +3,7 @@
 use commonhold_sys::process::{self, Identity};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::path::Path;
 
 /// The processes that use a heap. A process is a number that is not 0, among those of its host; so is
 /// a host.
@@ -34,15 +35,15 @@ const PID_BITS: u32 = 22;
 const ESRCH: i32 = 3;
 
 impl Known {
-    /// This process. `is_local`: no other machine has the heap, so that whoever used it before this
-    /// machine was started has ended.
-    pub fn here(is_local: bool) -> io::Result<Known> {
+    /// This process, a client of the daemon that is called so. `is_local`: no other machine has the
+    /// heap, so that whoever used it before this machine was started has ended.
+    pub fn here(is_local: bool, daemon: &Path) -> io::Result<Known> {
         let me = process::identity(std::process::id())?;
-        let space = inode("/proc/self/ns/pid")?;
-        let mut hasher = DefaultHasher::new();
-        process::boot_id()?.hash(&mut hasher);
-        let host = hasher.finish() << 32 | space & 0xffff_ffff;
-        // A boot whose number is 0 would be nobody's.
+        let (mut boot, mut space) = (DefaultHasher::new(), DefaultHasher::new());
+        process::boot_id()?.hash(&mut boot);
+        (inode("/proc/self/ns/pid")?, daemon).hash(&mut space);
+        let host = boot.finish() << 32 | space.finish() & 0xffff_ffff;
+        // One whose number is 0 would be nobody.
         Ok(Known { host: host | 1 << 63, me: word(me), is_local })
     }
 }
@@ -85,7 +86,7 @@ impl People for Known {
     }
 
     fn host_has_ended(&self, host: u64) -> bool {
-        // Another PID name space of this boot cannot be seen from here.
+        // Another PID name space, or daemon, of this boot cannot be seen from here.
         self.is_local && host >> 32 != self.host >> 32
     }
 }
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn who_ended_is_known_and_who_lives_too() {
-        let here = Known::here(true).unwrap();
+        let here = Known::here(true, Path::new("/a")).unwrap();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let its = word(process::identity(child.id()).unwrap());
         assert!(!here.has_ended(here.me()) && !here.has_ended(its));
@@ -110,6 +111,6 @@ mod tests {
         assert!(here.has_ended(its));
         let (other_boot, other_space) = (here.host() ^ 1 << 40, here.host() ^ 1);
         assert!(here.host_has_ended(other_boot) && !here.host_has_ended(other_space));
-        assert!(!Known::here(false).unwrap().host_has_ended(other_boot));
+        assert!(!Known::here(false, Path::new("/a")).unwrap().host_has_ended(other_boot));
     }
 }

@@ -64,6 +64,7 @@ struct Inner {
     /// What the heap lies in. Dropped after those.
     _mapping: Mapping,
     object: Object,
+    host: Host,
     /// Where it is mapped, and how large it is.
     start: usize,
     bytes: u64,
@@ -83,7 +84,7 @@ impl Heap {
             return Err(Error::invalid(what));
         }
         let object = host.create(name, &wanted, None)?;
-        Self::of(object, None).inspect_err(|_| {
+        Self::of(host, object, None).inspect_err(|_| {
             // It was made just now, and is of no use. If this fails, too, the first error says more.
             let _ = host.remove(name);
         })
@@ -91,12 +92,12 @@ impl Heap {
 
     /// Opens it.
     pub fn open(host: &Host, name: &str) -> Result<Heap> {
-        Self::of(host.open(name, Access::ReadWrite)?, None)
+        Self::of(host, host.open(name, Access::ReadWrite)?, None)
     }
 
     /// Opens it, and maps it at that address: where all do so, a pointer is the same for all.
     pub fn open_at(host: &Host, name: &str, address: usize) -> Result<Heap> {
-        Self::of(host.open(name, Access::ReadWrite)?, Some(address))
+        Self::of(host, host.open(name, Access::ReadWrite)?, Some(address))
     }
 
     /// Opens it; if there is none, creates it. Who comes at the same time gets the same.
@@ -113,7 +114,7 @@ impl Heap {
         }
     }
 
-    fn of(object: Object, address: Option<usize>) -> Result<Heap> {
+    fn of(host: &Host, object: Object, address: Option<usize>) -> Result<Heap> {
         let name = object.core.label();
         let is_none = |why: &str| {
             let what = format!("object {name} is no heap: {why}; create one with Heap::create");
@@ -144,11 +145,18 @@ impl Heap {
         thread(); // from now on forks are counted
         let start = start.as_ptr() as usize;
         let common = Common::default();
-        let heap = Heap {
-            inner: Arc::new(Inner { memory, layout, common, _mapping: mapping, object, start, bytes }),
-        };
-        heap.with(|_, _| Ok(()))?;
-        Ok(heap)
+        Ok(Heap {
+            inner: Arc::new(Inner {
+                memory,
+                layout,
+                common,
+                _mapping: mapping,
+                object,
+                host: host.clone(),
+                start,
+                bytes,
+            }),
+        })
     }
 
     /// The object that it is in.
@@ -248,10 +256,12 @@ impl Heap {
 
     fn people(&self) -> Result<Known> {
         let is_local = !self.inner.object.options().is_shared();
-        Known::here(is_local).doing("finding out who this process is")
+        let daemon = self.inner.host.state_directory();
+        Known::here(is_local, daemon).doing("finding out who this process is")
     }
 
-    /// How much memory one element less would have been, if not too much.
+    /// Bytes of so many elements.
+    #[inline]
     fn bytes_of(&self, of: HeapType, count: u64) -> Result<u64> {
         of.bytes.checked_mul(count).ok_or_else(|| {
             Error::new(ErrorKind::NoSpace, format!("{count} elements of {} bytes are too many", of.bytes))

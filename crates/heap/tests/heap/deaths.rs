@@ -162,8 +162,7 @@ fn a_dead_owner_of_the_lock_of_names_keeps_nobody_out() {
         // Whoever waits has a place already.
         let people = Crowd::new(LIVES, &[]);
         let mut late = Arena::join(&memory, layout, people.clone()).unwrap();
-        let killed =
-            memory.is_killed(steps, || drop(dead.root(&memory, "what it was about to make").unwrap()));
+        let killed = memory.is_killed(steps, || _ = dead.root(&memory, "what it was about to make").unwrap());
         people.end(DIES);
         late.root(&memory, "b").unwrap();
         let found = late.root(&memory, "what it was about to make").unwrap();
