@@ -21,6 +21,8 @@ pub struct Ours {
     heap: Heap,
     arena: HeapArena,
     of: HeapType,
+    /// Where the heap is mapped.
+    start: *mut u8,
 }
 
 /// A heap of that name, which is made with 256 MiB if there is none.
@@ -28,7 +30,8 @@ pub fn ours(host: &Host, name: &str) -> Result<Ours> {
     let options = CreateOptions { size_bytes: 256 << 20, ..CreateOptions::default() };
     let heap = Heap::open_or_create(host, name, &options)?;
     let (arena, of) = (heap.arena()?, heap.type_of("bytes")?);
-    Ok(Ours { heap, arena, of })
+    let start = heap.address(0, 1)?;
+    Ok(Ours { heap, arena, of, start })
 }
 
 impl Ours {
@@ -42,9 +45,8 @@ impl Allocator for Ours {
     #[inline]
     fn allocate(&mut self, bytes: u64) -> Result<u64> {
         let block = self.arena.allocate(self.of, bytes)?;
-        let address: *mut u64 = self.heap.address(block, 8)?.cast();
-        // SAFETY: a block of at least 16 bytes, aligned to them, that is this program's.
-        unsafe { address.write_volatile(block) };
+        // SAFETY: a block of at least 16 bytes in the heap, aligned to them, that is this program's.
+        unsafe { self.start.add(block as usize).cast::<u64>().write_volatile(block) };
         Ok(block)
     }
 

@@ -9,6 +9,7 @@ use crate::people::People;
 use crate::refused::{Refused, Result};
 use crate::words::Words;
 use crate::{names, remote};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Blocks of one size and type.
@@ -26,8 +27,8 @@ pub(crate) struct Bin {
     page: u32,
     /// Their span; `None`: none.
     now: Option<(u64, u64)>,
-    /// Spans with free blocks. One that is not so any more is passed over.
-    listed: Vec<(u64, u64)>,
+    /// Spans with free blocks, the one that had some first in front: it has most by now. One that is not so any more is passed over.
+    listed: VecDeque<(u64, u64)>,
     /// One of them that is empty, and kept.
     spare: Option<(u64, u64)>,
     /// Pages of all its spans.
@@ -36,7 +37,7 @@ pub(crate) struct Bin {
 
 impl Bin {
     pub(crate) fn put(&mut self, chunk: u64, page: u64) {
-        self.listed.push((chunk, page));
+        self.listed.push_back((chunk, page));
     }
 
     /// Takes no blocks any more from chunks that are gone.
@@ -189,7 +190,7 @@ impl Arena {
         let number = self.bin_of(of.tag, of.class);
         if !is_listed {
             self.set_listed(at, true);
-            self.bins[number].listed.push(at);
+            self.bins[number].listed.push_back(at);
         }
         let bin = &self.bins[number];
         if !is_empty || bin.now == Some(at) || bin.spare == Some(at) {
@@ -243,7 +244,7 @@ impl Arena {
         }
         let at = self.new_span(m, tag, class)?;
         self.set_listed(at, true);
-        self.bins[number].listed.push(at);
+        self.bins[number].listed.push_back(at);
         if self.next_word(number) { Ok(()) } else { Err(Refused::NoSpace) }
     }
 
@@ -252,7 +253,7 @@ impl Arena {
         loop {
             let bin = &mut self.bins[number];
             let Some(at) = bin.now else {
-                let Some(next) = bin.listed.pop() else { return false };
+                let Some(next) = bin.listed.pop_front() else { return false };
                 let (tag, class) = ((number / CLASSES) as u16, number % CLASSES);
                 let is_one = self.span(next).is_some_and(|span| span.listed && span.is(tag, class));
                 if is_one {
@@ -297,7 +298,7 @@ impl Arena {
     pub(crate) fn release_empty(&mut self, m: &impl Words) -> Result<()> {
         for bin in &mut self.bins {
             if let Some(at) = bin.now.take() {
-                bin.listed.push(at);
+                bin.listed.push_back(at);
             }
             (bin.mask, bin.spare) = (0, None);
         }
@@ -308,7 +309,7 @@ impl Arena {
                 match self.span(at) {
                     Some(span) if !span.listed || !span.is(tag, class) => {}
                     Some(span) if span.used == 0 => self.release_span(m, at)?,
-                    Some(_) => self.bins[number].listed.push(at),
+                    Some(_) => self.bins[number].listed.push_back(at),
                     None => {}
                 }
             }

@@ -67,9 +67,9 @@ pub(crate) fn index(class: usize, from_first: u64) -> Option<u64> {
     (index * BYTES[class] == from_first).then_some(index)
 }
 
-/// Fewest pages of a span: four blocks.
+/// Fewest pages of a span: eight blocks.
 pub(crate) fn least_pages(class: usize) -> u64 {
-    (4 * BYTES[class]).div_ceil(PAGE).next_power_of_two()
+    (8 * BYTES[class]).div_ceil(PAGE).next_power_of_two()
 }
 
 #[cfg(test)]

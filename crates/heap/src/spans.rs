@@ -14,7 +14,7 @@ impl Arena {
         let bin = self.bin_of(tag, class);
         let least = class::least_pages(class).min(self.layout.data_pages());
         let most = MOST_PAGES.min(self.layout.data_pages());
-        let wanted = (self.bins[bin].pages / 4).next_power_of_two().clamp(least, most.max(least));
+        let wanted = self.bins[bin].pages.next_power_of_two().clamp(least, most.max(least));
         // Less than it should be is a block, too.
         let one = class::BYTES[class].div_ceil(PAGE);
         for pages in [wanted, least, one] {
