@@ -91,7 +91,7 @@ fn a_heap_that_a_broken_program_wrote_to_is_said_to_be_damaged() {
     let heap = heap(&host.connect(), "/heap");
     let bytes = heap.type_of("bytes").expect("a type");
     let mut arena = heap.arena().expect("an arena");
-    let blocks: Vec<u64> = (0..100).map(|_| arena.allocate(bytes, 1000).expect("room")).collect();
+    let blocks: Vec<u64> = (0..10).map(|_| arena.allocate(bytes, 1000).expect("room")).collect();
     let check = || host.command(&["heap", "check", "/heap", "--json"], |_| ());
     assert!(check().is_ok_and(|said| said.replace(" ", "").contains("\"whole\":true")));
     // All of the heap's own words before the first block.
