@@ -174,3 +174,32 @@ fn a_dead_owner_of_the_lock_of_names_keeps_nobody_out() {
         }
     }
 }
+
+#[test]
+fn what_a_dead_one_was_about_to_free_is_not_freed_when_it_is_anothers() {
+    for steps in 0.. {
+        let (memory, layout) = (Shared::new(BYTES), Layout::of(BYTES).unwrap());
+        let mut owner = join(&memory, layout, LIVES, &[]);
+        let word = owner.root(&memory, "word").unwrap();
+        let block = owner.allocate_into(&memory, 0, 5000, word).unwrap();
+        let mut dead = join(&memory, layout, DIES, &[]);
+        let killed = memory.is_killed(steps, || dead.free_from(&memory, word).unwrap());
+        // The owner collects, and gives out again what is free.
+        let mut its = BTreeSet::new();
+        for _ in 0..20 {
+            its.insert(owner.allocate(&memory, 0, 5000).unwrap());
+        }
+        let mut mender = join(&memory, layout, MENDS, &[DIES]);
+        mender.allocate(&memory, 0, 5000).unwrap();
+        let held = memory.words.borrow()[word as usize / 8];
+        assert!([0, block].contains(&held));
+        its.extend((held != 0).then_some(held));
+        let blocks: BTreeSet<u64> = memory.blocks(&layout).iter().map(|block| block.at).collect();
+        let lost: Vec<&u64> = its.difference(&blocks).collect();
+        assert!(lost.is_empty() && blocks.len() == its.len() + 1, "{steps}: {lost:?}");
+        if !killed {
+            assert!(steps > 5);
+            return;
+        }
+    }
+}
