@@ -106,11 +106,6 @@ impl Crowd {
     pub fn end(&self, process: u64) {
         self.ended.lock().unwrap().insert(process);
     }
-
-    #[allow(dead_code)]
-    pub fn of_host(me: u64, host: u64) -> Arc<Crowd> {
-        Arc::new(Crowd { me, host, ended: Arc::default() })
-    }
 }
 
 impl People for Crowd {
