@@ -14,6 +14,7 @@ mod failure;
 mod faults;
 mod fence;
 mod group;
+mod heaps;
 mod host;
 mod images;
 #[cfg(feature = "faults")]

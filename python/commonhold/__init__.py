@@ -32,6 +32,7 @@ from ._errors import (
     TimedOutError,
 )
 from ._handles import ArrayHandle, handle, revert
+from ._heap import Heap
 from ._host import (
     Host,
     chmod,
@@ -86,6 +87,7 @@ __all__ = [
     "DisconnectedError",
     "Error",
     "ExistsError",
+    "Heap",
     "Host",
     "HostStatus",
     "InvalidError",

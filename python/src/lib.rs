@@ -8,6 +8,7 @@ mod channel;
 mod errors;
 mod exports;
 mod guard;
+mod heap;
 mod host;
 mod images;
 mod interrupts;
@@ -31,6 +32,8 @@ mod _native {
     use crate::channel::Channel;
     #[pymodule_export]
     use crate::guard::Guard;
+    #[pymodule_export]
+    use crate::heap::{Heap, HeapMemory};
     #[pymodule_export]
     use crate::host::{Host, connect, default_host};
     #[pymodule_export]

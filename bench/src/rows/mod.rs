@@ -10,6 +10,9 @@ mod fence_stale_ms;
 mod govindan_figures;
 mod govindan_table1;
 mod govindan_table2;
+mod heap;
+mod heap_damaged;
+mod heap_page_moves;
 mod hotspot;
 mod images_data;
 mod images_link;
@@ -167,6 +170,11 @@ pub fn all() -> Vec<&'static dyn Row> {
         &sync_remote::Violations,
         &types::TranslateRatio,
         &types::Table2,
+        &heap::AllocRatio,
+        &heap::Scaling,
+        &heap_page_moves::PageMoves,
+        &heap::AgainstFirstFit,
+        &heap_damaged::Damaged,
         &segments_fill::Fill,
         &segments_fill::FillMoving,
         &segments_alloc_ratio::AllocRatio,
@@ -227,6 +235,7 @@ mod tests {
                         snapshot.ratio snapshot.write_ratio snapshot.torn \
                         wired.faults wired.attach_ratio wired.mappings wired.tail_ratio \
                         ipc.null_ratio ipc.wired_ratio ipc.copies ipc.out_of_line_ratio swap.lost sync.local_lock_ratio sync.remote_lock_messages sync.violations types.translate_gb_s_ratio types.table2 \
+                        heap.alloc_ratio heap.scaling heap.page_moves heap.first_fit heap.damaged \
                         segments.fill segments.fill_moving segments.alloc_ratio segments.growth_copies \
                         segments.divergence segments.races \
                         images.data_include_us images.data_vs_rkyv \

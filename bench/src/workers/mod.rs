@@ -58,6 +58,7 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
         "file-server" => file_server::run(arguments),
         "forker" => forker::run(arguments),
         "gap-watcher" => gap_watcher::run(arguments),
+        "heap-client" => crate::heaps::worker::run(arguments),
         "idle-client" => idle_client::run(arguments),
         "locker" => locker::run(arguments),
         "page-server" => page_server::run(arguments),

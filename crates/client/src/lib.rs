@@ -15,6 +15,7 @@ mod errand;
 mod exit;
 mod fixed;
 mod fork;
+mod heap;
 mod host;
 pub mod image;
 mod in_thread;
@@ -38,6 +39,7 @@ mod wired;
 
 pub use channel::{Channel, ChannelOptions, Message, Received, Region};
 pub use commonhold_channel::{Buffer, Landing};
+pub use commonhold_heap::{Problem, Report as HeapReport, Tagged};
 pub use commonhold_object::wire::Sizing;
 pub use commonhold_object::{
     Access, ClusterHost, Coherence, Counts, CreateOptions, EntryInfo, Error, ErrorKind, Fixed, HostStatus,
@@ -47,6 +49,7 @@ pub use commonhold_object::{
 };
 pub use errand::{Errand, PATIENCE};
 pub use fork::register_handlers;
+pub use heap::{Heap, HeapArena, HeapType};
 pub use host::Host;
 pub use inherit::Inherit;
 pub use locate::{default_state_directory, own_state_directory};

@@ -60,7 +60,7 @@ fn the_header_says_what_the_library_does() {
 fn every_function_of_the_header_is_in_the_library() {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include");
     let read = |name: &str| std::fs::read_to_string(include.join(name)).unwrap();
-    let header = ["commonhold.h", "commonhold_sync.h"].map(read).concat();
+    let header = ["commonhold.h", "commonhold_sync.h", "commonhold_heap.h"].map(read).concat();
     let library = library_directory().join("libcommonhold.so");
     let symbols = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().expect("nm").stdout;
     let symbols = String::from_utf8(symbols).unwrap();
@@ -172,6 +172,17 @@ fn channels_work_in_c() {
 fn locks_by_name_work_in_c_and_in_a_program_of_pthreads() {
     let Some(host) = RealHost::start() else { return };
     let program = compile("sync.c", &["-std=c11", "-D_GNU_SOURCE", "-fsanitize=address", "-O1", "-pthread"]);
+    let output = Command::new(&program).env("COMMONHOLD_HOST", &host.directory).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}\n{said}", output.status);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{said}");
+    std::fs::remove_file(program).unwrap();
+}
+
+#[test]
+fn a_heap_works_in_c() {
+    let Some(host) = RealHost::start() else { return };
+    let program = compile("heap.c", &["-std=c11", "-D_GNU_SOURCE", "-fsanitize=address", "-O1"]);
     let output = Command::new(&program).env("COMMONHOLD_HOST", &host.directory).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{:?}\n{said}", output.status);

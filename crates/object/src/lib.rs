@@ -31,7 +31,8 @@ pub use info::{
 pub use letters::misleads;
 pub use name::Name;
 pub use options::{
-    CHANNEL_TAG, CreateOptions, MapFlags, OnLastDeath, PagerKind, Protection, Sharing, SyncMode, Translation,
+    CHANNEL_TAG, CreateOptions, HEAP_TAG, MapFlags, OnLastDeath, PagerKind, Protection, Sharing, SyncMode,
+    Translation,
 };
 pub use page::{PAGE_SIZE_BYTES, PageRange, page_aligned, pages_of};
 pub use page_size::PageSize;

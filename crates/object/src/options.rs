@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// The tag of channels.
 pub const CHANNEL_TAG: &str = "channel";
+/// The tag of a heap.
+pub const HEAP_TAG: &str = "heap";
 
 /// Where an object's pages come from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -215,6 +217,11 @@ impl CreateOptions {
     pub fn is_channel(&self) -> bool {
         let translation = matches!(self.translation, Translation::Paged | Translation::Wired);
         self.tag == CHANNEL_TAG && self.pager == PagerKind::Anonymous && !self.is_controlled() && translation
+    }
+
+    /// Whether it is a heap (`docs/HEAP.md`): whoever maps it relies on its size.
+    pub fn is_heap(&self) -> bool {
+        self.tag == HEAP_TAG && self.pager == PagerKind::Anonymous && self.translation == Translation::Paged
     }
 
     /// Whether it is of huge pages.

@@ -4,6 +4,7 @@ pub mod audit;
 pub mod ca;
 pub mod entry;
 pub mod faults;
+pub mod heap;
 pub mod host;
 pub mod image;
 pub mod mount;
@@ -71,6 +72,9 @@ pub enum Command {
     Revert(objects::OneName),
     /// Tell which pages of an object are in memory, and which are newer than what is stored
     Incore(objects::Incore),
+    /// Look into a heap
+    #[command(subcommand)]
+    Heap(heap::HeapCommand),
     /// Start, stop, replace or look at the host
     #[command(subcommand)]
     Host(host::HostCommand),

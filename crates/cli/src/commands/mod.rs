@@ -8,6 +8,7 @@ mod copy;
 mod create;
 mod documents;
 mod faults;
+mod heap;
 mod host;
 mod hosts;
 mod image;
@@ -46,6 +47,7 @@ pub fn run(line: CommandLine) -> Done {
         Command::Sync(arguments) => contents::sync(&place.connect()?, &arguments),
         Command::Revert(arguments) => change::revert(&place.connect()?, &arguments),
         Command::Incore(arguments) => incore::incore(&place.connect()?, &arguments),
+        Command::Heap(command) => heap::run(&place.connect()?, &command),
         Command::Host(command) => host::run(&place, command),
         Command::Stats(arguments) => stats::stats(&place.connect()?, &arguments),
         Command::Trace(arguments) => trace::trace(&place.connect()?, &arguments),

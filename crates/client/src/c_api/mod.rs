@@ -1,9 +1,10 @@
-//! The C ABI: `include/commonhold.h` and `commonhold_sync.h`, function by function. What each promises stands in the header.
+//! The C ABI: `include/commonhold.h`, `commonhold_sync.h` and `commonhold_heap.h`, function by function. What each promises stands in the header.
 //!
 //! Every function catches panics, sets errno and the thread's last error on failure, and takes null pointers
 //! for bad arguments. There is one host for the process, connected at first use.
 
 mod channels;
+mod heaps;
 mod image_types;
 mod images;
 mod memory;
@@ -15,6 +16,7 @@ mod structs;
 mod sync;
 
 pub use channels::*;
+pub use heaps::*;
 pub use image_types::{ch_field, ch_type};
 pub use images::*;
 pub use memory::*;

@@ -292,7 +292,9 @@ impl Host {
             PagerKind::Anonymous => {
                 let bytes = options.size_bytes;
                 let is_segment = record.name.as_ref().is_some_and(system_v::is_segment);
-                let is_relied_on = options.is_channel() || synchronisation::kind_of(options).is_some();
+                let is_heap = options.is_heap() && !options.is_controlled();
+                let is_relied_on =
+                    is_heap || options.is_channel() || synchronisation::kind_of(options).is_some();
                 let keeps_size = is_segment || is_relied_on || record.name.is_none();
                 let make = if keeps_size { frames::create_of_fixed_size } else { frames::create };
                 let label = if options.is_wired() { OWN_MEMORY } else { "commonhold-object" };

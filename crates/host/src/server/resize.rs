@@ -137,6 +137,12 @@ impl Host {
                 "locks keep their number, which all that use them rely on: create others",
             ));
         }
+        if options.is_heap() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "a heap keeps its size, by which all that use it find what is in it: create another one",
+            ));
+        }
         if options.is_channel() {
             return Err(Error::new(
                 ErrorKind::Unsupported,

@@ -1,0 +1,6 @@
+//! The heap in memory of the test's own, one process after the other.
+
+mod blocks;
+mod damage;
+mod deaths;
+mod model;
