@@ -6,51 +6,60 @@
 
 static const app_kind MATRIX = {"matrix", 1024, 1, 1, 8192};
 
-/* How a matrix lies in memory: each row begins so many elements after the one before. */
-static uint64_t stride_of(uint64_t size) {
-    uint64_t bytes = size * sizeof(double);
-    if (bytes >= APP_PAGE) return app_pages(bytes) / sizeof(double);
+/* How a matrix lies in memory: each row begins so many elements after the one before. Rows of A and C are parts of a page,
+ * or whole pages. B is read alone, by columns: its rows are a line of the cache apart from a multiple of its size, or all of
+ * a column would lie in the same few places of the cache, or not, as the kernel has given out pages. */
+enum { A, B, C };
+
+static uint64_t stride_of(uint64_t size, int which) {
+    if (which == B) return size + 16 - size % 16 + (size / 16 % 2 ? 16 : 0);
+    uint64_t bytes = size * sizeof(float);
+    if (bytes >= APP_PAGE) return app_pages(bytes) / sizeof(float);
     uint64_t stride = 1;
     while (stride < size) stride *= 2;
     return stride;
 }
 
-static size_t matrix_bytes(uint64_t size) { return app_pages(size * stride_of(size) * sizeof(double)); }
+static size_t matrix_bytes(uint64_t size, int which) { return app_pages(size * stride_of(size, which) * sizeof(float)); }
 
-static double *matrix_of(const app *app, int which) {
-    return (double *)(app->shared + which * matrix_bytes(app->size));
+static float *matrix_of(const app *app, int which) {
+    size_t before = 0;
+    for (int other = A; other < which; other++) before += matrix_bytes(app->size, other);
+    return (float *)(app->shared + before);
 }
 
 static void fill(app *app) {
-    uint64_t size = app->size, stride = stride_of(size);
-    for (int which = 0; which < 2; which++) {
-        double *matrix = matrix_of(app, which);
+    uint64_t size = app->size;
+    for (int which = A; which <= B; which++) {
+        float *matrix = matrix_of(app, which);
+        uint64_t stride = stride_of(size, which);
         for (uint64_t i = 0; i < size; i++) {
             for (uint64_t j = 0; j < size; j++) {
-                matrix[i * stride + j] = (double)(app_random(app->seed + which, i * size + j) % 16) - 8;
+                matrix[i * stride + j] = (float)(app_random(app->seed + which, i * size + j) % 16) - 8;
             }
         }
     }
 }
 
 static void multiply(const app *app) {
-    const double *a = matrix_of(app, 0), *b = matrix_of(app, 1);
-    double *c = matrix_of(app, 2);
-    uint64_t size = app->size, stride = stride_of(size);
-    uint64_t unit = stride * sizeof(double) < APP_PAGE ? APP_PAGE / (stride * sizeof(double)) : 1;
+    const float *a = matrix_of(app, A), *b = matrix_of(app, B);
+    float *c = matrix_of(app, C);
+    uint64_t size = app->size, stride = stride_of(size, C), column = stride_of(size, B);
+    uint64_t unit = stride * sizeof(float) < APP_PAGE ? APP_PAGE / (stride * sizeof(float)) : 1;
     uint64_t end = app_share(app, app->me + 1, size, unit);
     for (uint64_t i = app_share(app, app->me, size, unit); i < end; i++) {
         for (uint64_t j = 0; j < size; j++) {
             double sum = 0;
-            for (uint64_t k = 0; k < size; k++) sum += a[i * stride + k] * b[k * stride + j];
-            c[i * stride + j] = sum;
+            for (uint64_t k = 0; k < size; k++) sum += (double)a[i * stride + k] * b[k * column + j];
+            c[i * stride + j] = (float)sum;
         }
     }
 }
 
-/* A matrix, whose rows are so far apart, times a vector. */
-static void times_vector(const double *matrix, uint64_t size, const double *vector, double *product) {
-    uint64_t stride = stride_of(size);
+/* A matrix times a vector. */
+static void times_vector(const app *app, int which, const double *vector, double *product) {
+    const float *matrix = matrix_of(app, which);
+    uint64_t size = app->size, stride = stride_of(size, which);
     for (uint64_t i = 0; i < size; i++) {
         product[i] = 0;
         for (uint64_t k = 0; k < size; k++) product[i] += matrix[i * stride + k] * vector[k];
@@ -65,9 +74,9 @@ static int is_product(const app *app) {
     int right = 1;
     for (int time = 0; time < 3; time++) {
         for (uint64_t k = 0; k < size; k++) x[k] = (double)(app_random(app->seed + 7 + time, k) >> 44);
-        times_vector(matrix_of(app, 1), size, x, bx);
-        times_vector(matrix_of(app, 0), size, bx, abx);
-        times_vector(matrix_of(app, 2), size, x, cx);
+        times_vector(app, B, x, bx);
+        times_vector(app, A, bx, abx);
+        times_vector(app, C, x, cx);
         for (uint64_t i = 0; i < size; i++) right &= abx[i] == cx[i];
     }
     return right;
@@ -76,14 +85,14 @@ static int is_product(const app *app) {
 int main(int argc, char **argv) {
     app app;
     app_arguments(&app, &MATRIX, argc, argv);
-    app_begin(&app, 3 * matrix_bytes(app.size), 0, fill);
+    app_begin(&app, 2 * matrix_bytes(app.size, A) + matrix_bytes(app.size, B), 0, fill);
     app_start(&app);
     for (uint64_t step = 0; step < app.steps; step++) multiply(&app);
     app_stop(&app);
     if (app.me > 0) app_report(&app, 1, "");
-    uint64_t digest = 0, stride = stride_of(app.size);
+    uint64_t digest = 0, stride = stride_of(app.size, C);
     for (uint64_t at = 0; at < app.size * app.size; at++) {
-        int64_t element = (int64_t)matrix_of(&app, 2)[at / app.size * stride + at % app.size];
+        int64_t element = (int64_t)matrix_of(&app, C)[at / app.size * stride + at % app.size];
         digest = app_digest(digest, (uint64_t)element);
     }
     char more[64];
