@@ -135,7 +135,7 @@ static ch_object *create(app *app) {
     ch_options options = CH_OPTIONS_INIT;
     options.size_bytes = app->whole_bytes;
     options.coherence = app->scheduler;
-    options.fault_deadline_ms = app->deadline_ms;
+    if (app->scheduler != CH_LOCAL) options.fault_deadline_ms = app->deadline_ms; /* no page of it is waited for */
     options.tag = app->kind->name;
     ch_object *object = ch_create(app->memory, &options);
     if (!object) app_fail(app, "%s", ch_last_error());

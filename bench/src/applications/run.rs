@@ -2,7 +2,7 @@
 
 use super::{Programs, Synchronisation, Task, Traffic};
 use crate::cluster::Cluster;
-use crate::failure::{Failure, Result, failed};
+use crate::failure::{Doing, Failure, Result, failed};
 use crate::processes::processor_time;
 use crate::worker::Worker;
 use serde_json::Value;
@@ -46,23 +46,33 @@ impl Run {
 struct Activities {
     worker: Worker,
     count: usize,
+    /// Those that have said what they did. Only the first waits to be told how to go on.
+    reports: Vec<Value>,
 }
 
 impl Activities {
     fn start(command: &mut Command, count: usize) -> Result<Activities> {
-        Ok(Activities { worker: Worker::spawn(command)?, count })
+        Ok(Activities { worker: Worker::spawn(command)?, count, reports: Vec::new() })
     }
 
     fn await_word(&mut self, word: &str) -> Result<()> {
-        self.worker.expect(word)
+        loop {
+            match self.worker.line()? {
+                line if line == word => return Ok(()),
+                line => self.reports.push(serde_json::from_str(&line).doing(format!("reading `{line}`"))?),
+            }
+        }
     }
 
     fn go_on(&mut self) -> Result<()> {
         self.worker.tell("")
     }
 
-    fn reports(&mut self) -> Result<Vec<Value>> {
-        (0..self.count).map(|_| Ok(serde_json::from_str(&self.worker.line()?)?)).collect()
+    fn await_reports(&mut self) -> Result<()> {
+        while self.reports.len() < self.count {
+            self.reports.push(serde_json::from_str(&self.worker.line()?)?);
+        }
+        Ok(())
     }
 }
 
@@ -74,11 +84,8 @@ fn through<T>(all: &mut [Activities], mut look: impl FnMut() -> Result<T>) -> Re
     all.iter_mut().try_for_each(|one| one.await_word("done"))?;
     let after = look()?;
     all.iter_mut().try_for_each(Activities::go_on)?;
-    let mut reports = Vec::new();
-    for one in all {
-        reports.extend(one.reports()?);
-    }
-    Ok((reports, before, after))
+    all.iter_mut().try_for_each(Activities::await_reports)?;
+    Ok((all.iter_mut().flat_map(|one| std::mem::take(&mut one.reports)).collect(), before, after))
 }
 
 /// What the activities say of themselves.
