@@ -28,7 +28,7 @@ struct app_header {
 
 _Static_assert(sizeof(struct app_header) <= APP_PAGE, "the header is one page");
 
-/* ---- What is said ------------------------------------------------------------------------------------------ */
+/* ---- What is said ---- */
 
 void app_fail(const app *app, const char *format, ...) {
     char text[1200];
@@ -44,7 +44,8 @@ void app_fail(const app *app, const char *format, ...) {
 static void on_bus_error(int signal) {
     static const char text[] = "a page of the shared memory cannot be had (SIGBUS)\n";
     (void)signal;
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) _exit(4); /* nobody hears it; the exit code says it, too */
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+        _exit(4); /* nobody hears it; the exit code says it, too */
     _exit(3);
 }
 
@@ -54,7 +55,7 @@ void *app_take(const app *app, size_t bytes) {
     return taken;
 }
 
-/* ---- Arguments --------------------------------------------------------------------------------------------- */
+/* ---- Arguments ---- */
 
 static const char USAGE[] =
     "--memory plain|NAME   memory of the program's own, or an object (plain)\n"
@@ -67,12 +68,14 @@ static const char USAGE[] =
     "--touch               one activity: all memory is touched before the time counts\n"
     "--stepped             says `ready` and `done`, and waits for a line each time\n";
 
-static uint64_t number(app *app, const char *what, const char *text, uint64_t least, uint64_t most) {
+static uint64_t number(app *app, const char *what, const char *text, uint64_t least,
+                       uint64_t most) {
     char *end;
     errno = 0;
     uint64_t value = text ? strtoull(text, &end, 10) : 0;
     if (!text || end == text || *end || errno || *text == '-' || value < least || value > most) {
-        app_fail(app, "%s takes a number from %llu to %llu", what, (unsigned long long)least, (unsigned long long)most);
+        app_fail(app, "%s takes a number from %llu to %llu", what, (unsigned long long)least,
+                 (unsigned long long)most);
     }
     return value;
 }
@@ -88,37 +91,59 @@ static void read_argument(app *app, const char *word, const char *value) {
     static const char *const schedulers[] = {"forwarding", "central", "local", NULL};
     static const char *const kinds[] = {"memory", "named", NULL};
     static const int coherences[] = {CH_FORWARDING, CH_CENTRAL, CH_LOCAL};
-    if (!strcmp(word, "--memory") && value) app->memory = value;
-    else if (!strcmp(word, "--scheduler")) app->scheduler = coherences[one_of(app, word, value, schedulers)];
-    else if (!strcmp(word, "--sync")) app->sync_kind = one_of(app, word, value, kinds) ? SYNC_NAMED : SYNC_MEMORY;
-    else if (!strcmp(word, "--activities")) app->activities = number(app, word, value, 1, MOST_ACTIVITIES);
-    else if (!strcmp(word, "--index")) app->me = number(app, word, value, 0, MOST_ACTIVITIES - 1), app->alone = 1;
-    else if (!strcmp(word, "--size")) app->size = number(app, word, value, app->kind->least, app->kind->most);
-    else if (!strcmp(word, "--steps")) app->steps = number(app, word, value, 1, 1000000);
-    else if (!strcmp(word, "--seed")) app->seed = number(app, word, value, 0, UINT64_MAX);
-    else if (!strcmp(word, "--deadline")) app->deadline_ms = 1000 * number(app, word, value, 1, 86400);
-    else app_fail(app, "there is no argument %s\n%s", word, USAGE);
+    if (!strcmp(word, "--memory") && value)
+        app->memory = value;
+    else if (!strcmp(word, "--scheduler"))
+        app->scheduler = coherences[one_of(app, word, value, schedulers)];
+    else if (!strcmp(word, "--sync"))
+        app->sync_kind = one_of(app, word, value, kinds) ? SYNC_NAMED : SYNC_MEMORY;
+    else if (!strcmp(word, "--activities"))
+        app->activities = number(app, word, value, 1, MOST_ACTIVITIES);
+    else if (!strcmp(word, "--index"))
+        app->me = number(app, word, value, 0, MOST_ACTIVITIES - 1), app->alone = 1;
+    else if (!strcmp(word, "--size"))
+        app->size = number(app, word, value, app->kind->least, app->kind->most);
+    else if (!strcmp(word, "--steps"))
+        app->steps = number(app, word, value, 1, 1000000);
+    else if (!strcmp(word, "--seed"))
+        app->seed = number(app, word, value, 0, UINT64_MAX);
+    else if (!strcmp(word, "--deadline"))
+        app->deadline_ms = 1000 * number(app, word, value, 1, 86400);
+    else
+        app_fail(app, "there is no argument %s\n%s", word, USAGE);
 }
 
 void app_arguments(app *app, const app_kind *kind, int argc, char **argv) {
-    *app = (struct app){.kind = kind, .memory = "plain", .scheduler = CH_FORWARDING, .activities = 1, .size = kind->size,
-                        .steps = kind->steps, .seed = 1, .deadline_ms = 60000};
+    *app = (struct app){.kind = kind,
+                        .memory = "plain",
+                        .scheduler = CH_FORWARDING,
+                        .activities = 1,
+                        .size = kind->size,
+                        .steps = kind->steps,
+                        .seed = 1,
+                        .deadline_ms = 60000};
     for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--touch")) app->touch = 1;
-        else if (!strcmp(argv[i], "--stepped")) app->stepped = 1;
+        if (!strcmp(argv[i], "--touch"))
+            app->touch = 1;
+        else if (!strcmp(argv[i], "--stepped"))
+            app->stepped = 1;
         else {
             read_argument(app, argv[i], argv[i + 1]);
             i++;
         }
     }
     int plain = !strcmp(app->memory, "plain");
-    if (app->me >= app->activities) app_fail(app, "there are %u activities, and none has this number", app->activities);
-    if (plain && app->sync_kind == SYNC_NAMED) app_fail(app, "plain memory has no name for locks: --memory NAME");
-    if (plain && app->alone && app->activities > 1) app_fail(app, "activities that are started alone meet in --memory NAME");
-    if (app->touch && app->activities > 1) app_fail(app, "what several activities share, --touch would share already");
+    if (app->me >= app->activities)
+        app_fail(app, "there are %u activities, and none has this number", app->activities);
+    if (plain && app->sync_kind == SYNC_NAMED)
+        app_fail(app, "plain memory has no name for locks: --memory NAME");
+    if (plain && app->alone && app->activities > 1)
+        app_fail(app, "activities that are started alone meet in --memory NAME");
+    if (app->touch && app->activities > 1)
+        app_fail(app, "what several activities share, --touch would share already");
 }
 
-/* ---- Memory that is shared --------------------------------------------------------------------------------- */
+/* ---- Memory that is shared ---- */
 
 static int64_t now_ms(void) {
     struct timespec now;
@@ -135,7 +160,8 @@ static ch_object *create(app *app) {
     ch_options options = CH_OPTIONS_INIT;
     options.size_bytes = app->whole_bytes;
     options.coherence = app->scheduler;
-    if (app->scheduler != CH_LOCAL) options.fault_deadline_ms = app->deadline_ms; /* no page of it is waited for */
+    if (app->scheduler != CH_LOCAL)
+        options.fault_deadline_ms = app->deadline_ms; /* no page of it is waited for */
     options.tag = app->kind->name;
     ch_object *object = ch_create(app->memory, &options);
     if (!object) app_fail(app, "%s", ch_last_error());
@@ -153,23 +179,29 @@ static ch_object *open_late(app *app) {
     }
 }
 
-/* Who begins with other arguments than activity 0 would compute something else, or wait for ever. */
+/* Who begins with other arguments than activity 0 would compute something else, or wait for ever.
+ */
 static void agree(app *app, uint32_t locks) {
     struct app_header *header = app->header;
     int64_t end = now_ms() + app->deadline_ms;
     while (!atomic_load(&header->filled)) {
-        if (now_ms() > end) app_fail(app, "activity 0 did not begin within %d s", app->deadline_ms / 1000);
+        if (now_ms() > end)
+            app_fail(app, "activity 0 did not begin within %d s", app->deadline_ms / 1000);
         short_sleep();
     }
-    if (strcmp(header->name, app->kind->name)) app_fail(app, "%s is memory of %.15s", app->memory, header->name);
+    if (strcmp(header->name, app->kind->name))
+        app_fail(app, "%s is memory of %.15s", app->memory, header->name);
     if (header->activities != app->activities) {
-        app_fail(app, "%s is for %u activities, not for %u", app->memory, header->activities, app->activities);
+        app_fail(app, "%s is for %u activities, not for %u", app->memory, header->activities,
+                 app->activities);
     }
     if (header->size != app->size || header->steps != app->steps || header->seed != app->seed) {
-        app_fail(app, "%s has size %llu, steps %llu and seed %llu", app->memory, (unsigned long long)header->size,
-                 (unsigned long long)header->steps, (unsigned long long)header->seed);
+        app_fail(app, "%s has size %llu, steps %llu and seed %llu", app->memory,
+                 (unsigned long long)header->size, (unsigned long long)header->steps,
+                 (unsigned long long)header->seed);
     }
-    if (header->sync_kind != app->sync_kind || header->locks != locks || header->bytes != app->bytes) {
+    if (header->sync_kind != app->sync_kind || header->locks != locks ||
+        header->bytes != app->bytes) {
         app_fail(app, "activity 0 waits for the others in another way: --sync");
     }
 }
@@ -179,23 +211,28 @@ static void map_object(app *app) {
     ch_info info = {.struct_bytes = sizeof info};
     if (ch_object_info(object, &info)) app_fail(app, "%s", ch_last_error());
     if (info.size_bytes < app->whole_bytes) {
-        app_fail(app, "%s has %llu bytes, and %zu are needed: another size, or not an object of %s", app->memory,
-                 (unsigned long long)info.size_bytes, app->whole_bytes, app->kind->name);
+        app_fail(app, "%s has %llu bytes, and %zu are needed: another size, or not an object of %s",
+                 app->memory, (unsigned long long)info.size_bytes, app->whole_bytes,
+                 app->kind->name);
     }
-    app->header = ch_map(NULL, app->whole_bytes, CH_PROT_READ | CH_PROT_WRITE, CH_SHARED, object, 0);
+    app->header = ch_map(NULL, app->whole_bytes, CH_PROT_READ | CH_PROT_WRITE, CH_SHARED, object,
+                         0);
     if (!app->header) app_fail(app, "%s", ch_last_error());
     if (ch_close(object)) app_fail(app, "%s", ch_last_error()); /* the mapping stays */
 }
 
 static void map_plain(app *app) {
-    void *memory = mmap(NULL, app->whole_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) app_fail(app, "there is no memory for %zu bytes: %s", app->whole_bytes, strerror(errno));
+    void *memory = mmap(NULL, app->whole_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                        -1, 0);
+    if (memory == MAP_FAILED)
+        app_fail(app, "there is no memory for %zu bytes: %s", app->whole_bytes, strerror(errno));
     app->header = memory;
 }
 
-/* ---- Processes --------------------------------------------------------------------------------------------- */
+/* ---- Processes ---- */
 
-/* Waits for all, in the process that started them. When one fails the others would wait for it: they are ended. */
+/* Waits for all, in the process that started them. When one fails the others would wait for it:
+ * they are ended. */
 static _Noreturn void wait_for(app *app, const pid_t *children) {
     int failed = 0, status;
     for (uint32_t left = app->activities; left > 0; left--) {
@@ -205,9 +242,11 @@ static _Noreturn void wait_for(app *app, const pid_t *children) {
         failed = 1;
         for (uint32_t other = 0; other < app->activities; other++) {
             if (children[other] == ended && WIFSIGNALED(status)) {
-                fprintf(stderr, "%s: activity %u ended by signal %d\n", app->kind->name, other, WTERMSIG(status));
+                fprintf(stderr, "%s: activity %u ended by signal %d\n", app->kind->name, other,
+                        WTERMSIG(status));
             }
-            kill(children[other], SIGTERM); /* one that has ended is not reaped by anybody else: its number is its own */
+            kill(children[other], SIGTERM); /* one that has ended is not reaped by anybody else: its
+                                               number is its own */
         }
     }
     exit(failed);
@@ -246,11 +285,18 @@ void app_begin(app *app, size_t bytes, uint32_t locks, void (*fill)(struct app *
     if (!app->alone) fork_all(app);
     if (!plain) map_object(app);
     app->shared = (uint8_t *)app->header + APP_PAGE + sync_bytes(locks);
-    if (app->me == 0) fill_header(app, locks, fill);
-    else agree(app, locks);
-    if (atomic_exchange(&app->header->there[app->me], 1)) app_fail(app, "this activity is there already");
-    sync_options options = {.kind = app->sync_kind, .memory = (uint8_t *)app->header + APP_PAGE, .name = app->memory,
-                            .activities = app->activities, .locks = locks, .create = app->me == 0,
+    if (app->me == 0)
+        fill_header(app, locks, fill);
+    else
+        agree(app, locks);
+    if (atomic_exchange(&app->header->there[app->me], 1))
+        app_fail(app, "this activity is there already");
+    sync_options options = {.kind = app->sync_kind,
+                            .memory = (uint8_t *)app->header + APP_PAGE,
+                            .name = app->memory,
+                            .activities = app->activities,
+                            .locks = locks,
+                            .create = app->me == 0,
                             .deadline_ms = app->deadline_ms};
     app->sync = sync_open(&options);
     if (!app->sync) app_fail(app, "locks and barrier of %s: %s", app->memory, ch_last_error());
@@ -263,13 +309,14 @@ uint64_t app_share(const app *app, uint32_t activity, uint64_t all, uint64_t uni
     return first < all ? first : all;
 }
 
-/* ---- Waiting and counting ---------------------------------------------------------------------------------- */
+/* ---- Waiting and counting ---- */
 
 static void waited(app *app, int error, const char *what, uint32_t which) {
     if (!error) return;
-    const char *why = error == ETIMEDOUT ? "not within the deadline: an activity ended, or does not come"
-                    : error == ECANCELED || error == EOWNERDEAD ? "an activity ended"
-                                                               : strerror(error);
+    const char *why = error == ETIMEDOUT
+                          ? "not within the deadline: an activity ended, or does not come"
+                      : error == ECANCELED || error == EOWNERDEAD ? "an activity ended"
+                                                                  : strerror(error);
     app_fail(app, "%s %u: %s", what, which, why);
 }
 
@@ -283,7 +330,9 @@ void app_lock(app *app, uint32_t lock) {
     waited(app, sync_lock(app->sync, lock), "lock", lock);
 }
 
-void app_unlock(app *app, uint32_t lock) { waited(app, sync_unlock(app->sync, lock), "lock", lock); }
+void app_unlock(app *app, uint32_t lock) {
+    waited(app, sync_unlock(app->sync, lock), "lock", lock);
+}
 
 void app_pause(app *app, uint32_t looks) {
     if (looks == 0) app->pause_end_ms = 0;
@@ -302,13 +351,13 @@ static uint64_t page_faults(void) {
     return usage.ru_minflt + usage.ru_majflt;
 }
 
-/* Says a word, and waits for a line: whoever started this looks at the hosts meanwhile. Of activities that were started
- * together the first does. */
+/* Says a word, and waits for a line: whoever started this looks at the hosts meanwhile. Of
+ * activities that were started together the first does. */
 static void step(app *app, const char *word) {
     if (!app->stepped || (!app->alone && app->me > 0)) return;
     printf("%s\n", word);
     fflush(stdout);
-    for (int c; (c = getchar()) != '\n'; ) {
+    for (int c; (c = getchar()) != '\n';) {
         if (c == EOF) app_fail(app, "nobody says how to go on after `%s`", word);
     }
 }
@@ -341,15 +390,19 @@ void app_stop(app *app) {
 
 void app_report(app *app, int right, const char *more) {
     int named = strcmp(app->memory, "plain");
-    printf("{\"application\": \"%s\", \"activity\": %u, \"activities\": %u, \"memory\": \"%s\", \"sync\": \"%s\", "
-           "\"size\": %llu, \"steps\": %llu, \"seed\": %llu, \"elapsed_s\": %.6f, \"processor_s\": %.6f, "
+    printf("{\"application\": \"%s\", \"activity\": %u, \"activities\": %u, \"memory\": \"%s\", "
+           "\"sync\": \"%s\", "
+           "\"size\": %llu, \"steps\": %llu, \"seed\": %llu, \"elapsed_s\": %.6f, \"processor_s\": "
+           "%.6f, "
            "\"barriers\": %llu, \"locks\": %llu, \"faults\": %llu, \"right\": %s%s}\n",
-           app->kind->name, app->me, app->activities, app->memory, app->sync_kind == SYNC_NAMED ? "named" : "memory",
-           (unsigned long long)app->size, (unsigned long long)app->steps, (unsigned long long)app->seed, app->elapsed,
+           app->kind->name, app->me, app->activities, app->memory,
+           app->sync_kind == SYNC_NAMED ? "named" : "memory", (unsigned long long)app->size,
+           (unsigned long long)app->steps, (unsigned long long)app->seed, app->elapsed,
            app->processor, (unsigned long long)app->barriers, (unsigned long long)app->locks,
            (unsigned long long)app->faults, right ? "true" : "false", more);
     fflush(stdout);
-    if (sync_close(app->sync, app->me == 0)) app_fail(app, "closing the locks: %s", ch_last_error());
+    if (sync_close(app->sync, app->me == 0))
+        app_fail(app, "closing the locks: %s", ch_last_error());
     if (named && app->me == 0 && ch_remove(app->memory)) app_fail(app, "%s", ch_last_error());
     exit(right ? 0 : 1);
 }

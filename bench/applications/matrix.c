@@ -1,14 +1,16 @@
 /* matrix - the product of two square matrices, by rows (Forin et al. 1988, section 7.3).
  *
- * Each activity computes some rows of the product by the plain triple loop. Rows of two activities are never in one page.
- * The elements are small whole numbers, so that every sum is exact and results are equal or wrong. */
+ * Each activity computes some rows of the product by the plain triple loop. Rows of two activities
+ * are never in one page. The elements are small whole numbers, so that every sum is exact and
+ * results are equal or wrong. */
 #include "app.h"
 
 static const app_kind MATRIX = {"matrix", 1024, 1, 1, 8192};
 
-/* How a matrix lies in memory: each row begins so many elements after the one before. Rows of A and C are parts of a page,
- * or whole pages. B is read alone, by columns: its rows are a line of the cache apart from a multiple of its size, or all of
- * a column would lie in the same few places of the cache, or not, as the kernel has given out pages. */
+/* How a matrix lies in memory: each row begins so many elements after the one before. Rows of A and
+ * C are parts of a page, or whole pages. B is read alone, by columns: its rows are a line of the
+ * cache apart from a multiple of its size, or all of a column would lie in the same few places of
+ * the cache, or not, as the kernel has given out pages. */
 enum { A, B, C };
 
 static uint64_t stride_of(uint64_t size, int which) {
@@ -20,7 +22,9 @@ static uint64_t stride_of(uint64_t size, int which) {
     return stride;
 }
 
-static size_t matrix_bytes(uint64_t size, int which) { return app_pages(size * stride_of(size, which) * sizeof(float)); }
+static size_t matrix_bytes(uint64_t size, int which) {
+    return app_pages(size * stride_of(size, which) * sizeof(float));
+}
 
 static float *matrix_of(const app *app, int which) {
     size_t before = 0;
@@ -35,7 +39,8 @@ static void fill(app *app) {
         uint64_t stride = stride_of(size, which);
         for (uint64_t i = 0; i < size; i++) {
             for (uint64_t j = 0; j < size; j++) {
-                matrix[i * stride + j] = (float)(app_random(app->seed + which, i * size + j) % 16) - 8;
+                matrix[i * stride + j] = (float)(app_random(app->seed + which, i * size + j) % 16) -
+                                         8;
             }
         }
     }
@@ -50,7 +55,8 @@ static void multiply(const app *app) {
     for (uint64_t i = app_share(app, app->me, size, unit); i < end; i++) {
         for (uint64_t j = 0; j < size; j++) {
             double sum = 0;
-            for (uint64_t k = 0; k < size; k++) sum += (double)a[i * stride + k] * b[k * column + j];
+            for (uint64_t k = 0; k < size; k++)
+                sum += (double)a[i * stride + k] * b[k * column + j];
             c[i * stride + j] = (float)sum;
         }
     }
@@ -66,14 +72,17 @@ static void times_vector(const app *app, int which, const double *vector, double
     }
 }
 
-/* Freivalds' check: C = A B if C x = A (B x) for vectors that whoever computed C did not know. A wrong matrix passes one of
- * them with a probability of 2^-20 at most, and all of them never. Every number in it is whole and below 2^53. */
+/* Freivalds' check: C = A B if C x = A (B x) for vectors that whoever computed C did not know. A
+ * wrong matrix passes one of them with a probability of 2^-20 at most, and all of them never. Every
+ * number in it is whole and below 2^53. */
 static int is_product(const app *app) {
     uint64_t size = app->size;
-    double *x = app_take(app, 4 * size * sizeof *x), *bx = x + size, *abx = bx + size, *cx = abx + size;
+    double *x = app_take(app, 4 * size * sizeof *x), *bx = x + size, *abx = bx + size,
+           *cx = abx + size;
     int right = 1;
     for (int time = 0; time < 3; time++) {
-        for (uint64_t k = 0; k < size; k++) x[k] = (double)(app_random(app->seed + 7 + time, k) >> 44);
+        for (uint64_t k = 0; k < size; k++)
+            x[k] = (double)(app_random(app->seed + 7 + time, k) >> 44);
         times_vector(app, B, x, bx);
         times_vector(app, A, bx, abx);
         times_vector(app, C, x, cx);

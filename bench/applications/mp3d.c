@@ -1,8 +1,10 @@
-/* mp3d - particles that fly and collide, after Mp3d (McDonald 1988; Forin et al. 1988, section 7.3).
+/* mp3d - particles that fly and collide, after Mp3d (McDonald 1988; Forin et al. 1988,
+ * section 7.3).
  *
- * Particles belong to activities for good, wherever they are; cells belong to nobody. In each step an activity moves its
- * particles, each of which then enters its cell: if another waits there in this step, the two collide, whoever's they are.
- * Cells are guarded by locks of regions. The box is periodic, and collisions keep momentum and energy. */
+ * Particles belong to activities for good, wherever they are; cells belong to nobody. In each step
+ * an activity moves its particles, each of which then enters its cell: if another waits there in
+ * this step, the two collide, whoever's they are. Cells are guarded by locks of regions. The box is
+ * periodic, and collisions keep momentum and energy. */
 #define _DEFAULT_SOURCE
 #include "app.h"
 
@@ -11,11 +13,11 @@
 
 static const app_kind MP3D = {"mp3d", 24576, 500, 512, 1 << 24}; /* particles; steps */
 
-#define SIDE 16                /* cells along each side of the box */
-#define REGION 256             /* cells: those of a page */
+#define SIDE 16    /* cells along each side of the box */
+#define REGION 256 /* cells: those of a page */
 #define CELLS (SIDE * SIDE * SIDE)
 #define REGIONS (CELLS / REGION)
-#define UNIT 512               /* particles: their places, and their velocities, take whole pages */
+#define UNIT 512 /* particles: their places, and their velocities, take whole pages */
 #define STEP_TIME 0.01
 
 typedef struct vector {
@@ -23,13 +25,15 @@ typedef struct vector {
 } vector;
 
 typedef struct cell {
-    uint32_t step, waiting; /* the particle that waits there, if it came in this step (they count from 1) */
-    uint64_t entered;       /* particles, in all steps */
+    uint32_t step,
+        waiting; /* the particle that waits there, if it came in this step (they count from 1) */
+    uint64_t entered; /* particles, in all steps */
 } cell;
 
 typedef struct box {
     uint64_t particles;
-    vector *place, *velocity; /* a place is written by its owner alone; a velocity also under the lock of its cell */
+    vector *place, *velocity; /* a place is written by its owner alone; a velocity also under the
+                                 lock of its cell */
     cell *cells;
     vector *momentum; /* at first; then the energy */
 } box;
@@ -74,7 +78,7 @@ static void fill(app *app) {
     b.momentum[0] = momentum_of(&b, &b.momentum[1].x);
 }
 
-/* ---- Steps ------------------------------------------------------------------------------------------------- */
+/* ---- Steps ---- */
 
 static double wrapped(double at) {
     at -= floor(at);
@@ -82,7 +86,8 @@ static double wrapped(double at) {
 }
 
 static uint32_t cell_at(vector place) {
-    return ((uint32_t)(place.x * SIDE) * SIDE + (uint32_t)(place.y * SIDE)) * SIDE + (uint32_t)(place.z * SIDE);
+    return ((uint32_t)(place.x * SIDE) * SIDE + (uint32_t)(place.y * SIDE)) * SIDE +
+           (uint32_t)(place.z * SIDE);
 }
 
 /* Two particles fly apart as fast as they met, in any direction. */
@@ -90,14 +95,16 @@ static void collide(const app *app, vector *a, vector *b, uint64_t random) {
     vector half = {(a->x - b->x) / 2, (a->y - b->y) / 2, (a->z - b->z) / 2};
     vector middle = {(a->x + b->x) / 2, (a->y + b->y) / 2, (a->z + b->z) / 2};
     double speed = sqrt(half.x * half.x + half.y * half.y + half.z * half.z);
-    double up = 2 * unit_of(app_random(app->seed + 6, random)) - 1, turn = 2 * M_PI * unit_of(app_random(app->seed + 7, random));
+    double up = 2 * unit_of(app_random(app->seed + 6, random)) - 1,
+           turn = 2 * M_PI * unit_of(app_random(app->seed + 7, random));
     double flat = sqrt(1 - up * up);
     half = (vector){speed * flat * cos(turn), speed * flat * sin(turn), speed * up};
     *a = (vector){middle.x + half.x, middle.y + half.y, middle.z + half.z};
     *b = (vector){middle.x - half.x, middle.y - half.y, middle.z - half.z};
 }
 
-/* This activity's particles by the region that they are in: the first of each, and the next of each particle. */
+/* This activity's particles by the region that they are in: the first of each, and the next of each
+ * particle. */
 typedef struct lists {
     uint64_t from, end, first[REGIONS], *next;
     uint32_t *cell;
@@ -109,7 +116,8 @@ static void move_all(const box *b, lists *l) {
     for (int region = 0; region < REGIONS; region++) l->first[region] = LAST;
     for (uint64_t n = l->from; n < l->end; n++) {
         vector at = b->place[n], v = b->velocity[n];
-        at = (vector){wrapped(at.x + v.x * STEP_TIME), wrapped(at.y + v.y * STEP_TIME), wrapped(at.z + v.z * STEP_TIME)};
+        at = (vector){wrapped(at.x + v.x * STEP_TIME), wrapped(at.y + v.y * STEP_TIME),
+                      wrapped(at.z + v.z * STEP_TIME)};
         b->place[n] = at;
         uint32_t cell = cell_at(at), region = cell / REGION;
         l->cell[n - l->from] = cell;
@@ -119,7 +127,8 @@ static void move_all(const box *b, lists *l) {
 }
 
 /* Particles enter the cells of one region, whose lock is held. How many collided. */
-static uint64_t enter_all(const app *app, const box *b, const lists *l, uint32_t region, uint32_t step) {
+static uint64_t enter_all(const app *app, const box *b, const lists *l, uint32_t region,
+                          uint32_t step) {
     uint64_t collisions = 0;
     for (uint64_t n = l->first[region]; n != LAST; n = l->next[n - l->from]) {
         cell *cell = &b->cells[l->cell[n - l->from]];
@@ -137,14 +146,16 @@ static uint64_t enter_all(const app *app, const box *b, const lists *l, uint32_t
 }
 
 static uint64_t fly(app *app, const box *b) {
-    lists l = {.from = app_share(app, app->me, b->particles, UNIT), .end = app_share(app, app->me + 1, b->particles, UNIT)};
+    lists l = {.from = app_share(app, app->me, b->particles, UNIT),
+               .end = app_share(app, app->me + 1, b->particles, UNIT)};
     l.next = app_take(app, (l.end - l.from) * sizeof *l.next);
     l.cell = app_take(app, (l.end - l.from) * sizeof *l.cell);
     uint64_t collisions = 0;
     for (uint32_t step = 1; step <= app->steps; step++) {
         move_all(b, &l);
         for (uint32_t i = 0; i < REGIONS; i++) {
-            /* Each activity begins with another region, so that they do not follow each other from lock to lock. */
+            /* Each activity begins with another region, so that they do not follow each other from
+             * lock to lock. */
             uint32_t region = (i + app->me * REGIONS / app->activities) % REGIONS;
             if (l.first[region] == LAST) continue;
             app_lock(app, region);
@@ -158,7 +169,7 @@ static uint64_t fly(app *app, const box *b) {
     return collisions;
 }
 
-/* ---- Checking ---------------------------------------------------------------------------------------------- */
+/* ---- Checking ---- */
 
 static int is_near(double a, double b, double scale) { return fabs(a - b) <= 1e-9 * scale; }
 
@@ -183,13 +194,19 @@ int main(int argc, char **argv) {
     uint64_t collisions = fly(&app, &b);
     app_stop(&app);
     char more[200];
-    int length = snprintf(more, sizeof more, ", \"collisions\": %llu", (unsigned long long)collisions);
+    int length = snprintf(more, sizeof more, ", \"collisions\": %llu",
+                          (unsigned long long)collisions);
     if (app.me > 0) app_report(&app, 1, more);
     double energy, scale = (double)b.particles;
     vector now = momentum_of(&b, &energy), first = b.momentum[0];
-    int momentum = is_near(now.x, first.x, scale) && is_near(now.y, first.y, scale) && is_near(now.z, first.z, scale);
-    int keeps_energy = is_near(energy, b.momentum[1].x, scale), particles = has_all_particles(&app, &b);
-    snprintf(more + length, sizeof more - length, ", \"particles\": %s, \"momentum\": %s, \"energy\": %s",
-             particles ? "true" : "false", momentum ? "true" : "false", keeps_energy ? "true" : "false");
-    app_report(&app, particles && momentum && keeps_energy && (collisions > 0 || app.activities > 1), more);
+    int momentum = is_near(now.x, first.x, scale) && is_near(now.y, first.y, scale) &&
+                   is_near(now.z, first.z, scale);
+    int keeps_energy = is_near(energy, b.momentum[1].x, scale),
+        particles = has_all_particles(&app, &b);
+    snprintf(more + length, sizeof more - length,
+             ", \"particles\": %s, \"momentum\": %s, \"energy\": %s", particles ? "true" : "false",
+             momentum ? "true" : "false", keeps_energy ? "true" : "false");
+    app_report(&app,
+               particles && momentum && keeps_energy && (collisions > 0 || app.activities > 1),
+               more);
 }

@@ -1,8 +1,10 @@
-/* path - shortest paths from one point of a planar graph to all others (Forin et al. 1988, section 7.3).
+/* path - shortest paths from one point of a planar graph to all others (Forin et al. 1988,
+ * section 7.3).
  *
- * The points are those of a grid, joined to their neighbours to the right, below, and to the right below: the graph is
- * planar. Edges have random lengths. Bands of rows belong to the activities in turn. Each activity extends its most
- * promising paths, only in the neighbourhood of a point, and queues extensions that lead to points of others to them. */
+ * The points are those of a grid, joined to their neighbours to the right, below, and to the right
+ * below: the graph is planar. Edges have random lengths. Bands of rows belong to the activities in
+ * turn. Each activity extends its most promising paths, only in the neighbourhood of a point, and
+ * queues extensions that lead to points of others to them. */
 #include "app.h"
 
 #include <stdatomic.h>
@@ -11,11 +13,11 @@
 
 static const app_kind PATH = {"path", 3072, 1, 2, 16384};
 
-#define BAND 16           /* rows: their lengths, and their distances, take whole pages */
-#define AT_ONCE 512       /* extensions between two looks at what others have queued */
-#define QUEUE 65536       /* extensions that may be in a queue */
+#define BAND 16     /* rows: their lengths, and their distances, take whole pages */
+#define AT_ONCE 512 /* extensions between two looks at what others have queued */
+#define QUEUE 65536 /* extensions that may be in a queue */
 #define NOT_REACHED UINT32_MAX
-#define EDGES 3           /* of a point: to the right, below, to the right below */
+#define EDGES 3 /* of a point: to the right, below, to the right below */
 
 /* A path to a point that may be the shortest. */
 typedef struct extension {
@@ -76,7 +78,8 @@ static void fill(app *app) {
         for (uint64_t x = 0; x < g.size; x++) {
             uint64_t random = app_random(app->seed, y * g.size + x);
             for (int edge = 0; edge < EDGES; edge++) {
-                lengths[y * g.stride + x][edge] = (uint8_t)(1 + (random >> (8 * edge) & 0xff) % 255);
+                lengths[y * g.stride + x][edge] = (uint8_t)(1 +
+                                                            (random >> (8 * edge) & 0xff) % 255);
             }
         }
     }
@@ -84,7 +87,7 @@ static void fill(app *app) {
 
 static uint32_t owner_of(const app *app, uint64_t y) { return y / BAND % app->activities; }
 
-/* ---- The paths of one activity, the most promising first ------------------------------------------------------ */
+/* ---- The paths of one activity, the most promising first ---- */
 
 static void push(const app *app, own *own, uint32_t point, uint32_t distance) {
     if (own->used == own->room) {
@@ -94,7 +97,8 @@ static void push(const app *app, own *own, uint32_t point, uint32_t distance) {
     }
     uint64_t key = (uint64_t)distance << 32 | point;
     size_t at = own->used++;
-    for (; at > 0 && own->heap[(at - 1) / 2] > key; at = (at - 1) / 2) own->heap[at] = own->heap[(at - 1) / 2];
+    for (; at > 0 && own->heap[(at - 1) / 2] > key; at = (at - 1) / 2)
+        own->heap[at] = own->heap[(at - 1) / 2];
     own->heap[at] = key;
 }
 
@@ -125,7 +129,8 @@ static void found(app *app, const graph *g, own *own, uint64_t x, uint64_t y, ui
     if (own->outs[to] == own->out_room[to]) {
         own->out_room[to] = own->out_room[to] ? 2 * own->out_room[to] : 1024;
         own->out[to] = realloc(own->out[to], own->out_room[to] * sizeof **own->out);
-        if (!own->out[to]) app_fail(app, "there is no memory for %zu extensions", own->out_room[to]);
+        if (!own->out[to])
+            app_fail(app, "there is no memory for %zu extensions", own->out_room[to]);
     }
     own->out[to][own->outs[to]++] = (extension){point, distance};
 }
@@ -141,16 +146,19 @@ static void extend(app *app, const graph *g, own *own, extension path) {
     if (right && below) found(app, g, own, x + 1, y + 1, path.distance + g->lengths[at][2]);
     if (x > 0) found(app, g, own, x - 1, y, path.distance + g->lengths[at - 1][0]);
     if (y > 0) found(app, g, own, x, y - 1, path.distance + g->lengths[at - g->stride][1]);
-    if (x > 0 && y > 0) found(app, g, own, x - 1, y - 1, path.distance + g->lengths[at - g->stride - 1][2]);
+    if (x > 0 && y > 0)
+        found(app, g, own, x - 1, y - 1, path.distance + g->lengths[at - g->stride - 1][2]);
 }
 
-/* ---- Queues --------------------------------------------------------------------------------------------------- */
+/* ---- Queues ---- */
 
-/* Queues what was found for another activity, as far as there is room. Who was idle has something to do from then on. */
+/* Queues what was found for another activity, as far as there is room. Who was idle has something
+ * to do from then on. */
 static void queue_for(app *app, const graph *g, own *own, uint32_t to) {
     queue *queue = &g->queues[to];
     app_lock(app, to);
-    uint32_t count = atomic_load(&queue->count), more = own->outs[to] < QUEUE - count ? own->outs[to] : QUEUE - count;
+    uint32_t count = atomic_load(&queue->count),
+             more = own->outs[to] < QUEUE - count ? own->outs[to] : QUEUE - count;
     memcpy(queue->entries + count, own->out[to], more * sizeof *queue->entries);
     atomic_store(&queue->count, count + more);
     if (more && atomic_load(&queue->idle)) {
@@ -164,7 +172,8 @@ static void queue_for(app *app, const graph *g, own *own, uint32_t to) {
     memmove(own->out[to], own->out[to] + more, own->outs[to] * sizeof **own->out);
 }
 
-/* Takes what others have queued for this activity, and looks whether it is better than what is known. */
+/* Takes what others have queued for this activity, and looks whether it is better than what is
+ * known. */
 static void take_queued(app *app, const graph *g, own *own) {
     queue *queue = &g->queues[app->me];
     if (!atomic_load(&queue->count)) return;
@@ -229,18 +238,21 @@ static uint64_t search(app *app, const graph *g) {
     return own.extended;
 }
 
-/* ---- Checking ------------------------------------------------------------------------------------------------- */
+/* ---- Checking ---- */
 
-/* One edge: no end may be farther than the other and the edge. To which of them it is the last edge of a shortest path. */
-static int edge_is_right(const graph *g, uint64_t a, uint64_t b, uint32_t length, uint8_t *reached) {
+/* One edge: no end may be farther than the other and the edge. To which of them it is the last edge
+ * of a shortest path. */
+static int edge_is_right(const graph *g, uint64_t a, uint64_t b, uint32_t length,
+                         uint8_t *reached) {
     uint64_t da = g->distances[a], db = g->distances[b];
     reached[b] |= db == da + length;
     reached[a] |= da == db + length;
     return db <= da + length && da <= db + length;
 }
 
-/* Distances are the shortest if and only if the first is 0, no edge makes one shorter, and each other point is reached by
- * an edge from a nearer one: lengths are positive. No search is needed to see that. */
+/* Distances are the shortest if and only if the first is 0, no edge makes one shorter, and each
+ * other point is reached by an edge from a nearer one: lengths are positive. No search is needed to
+ * see that. */
 static int is_shortest(const app *app, const graph *g) {
     uint8_t *reached = app_take(app, rows_of(g->size) * g->stride);
     memset(reached, 0, rows_of(g->size) * g->stride);
@@ -252,10 +264,12 @@ static int is_shortest(const app *app, const graph *g) {
             int next = x + 1 < g->size, below = y + 1 < g->size;
             if (next) right &= edge_is_right(g, at, at + 1, g->lengths[at][0], reached);
             if (below) right &= edge_is_right(g, at, at + g->stride, g->lengths[at][1], reached);
-            if (next && below) right &= edge_is_right(g, at, at + g->stride + 1, g->lengths[at][2], reached);
+            if (next && below)
+                right &= edge_is_right(g, at, at + g->stride + 1, g->lengths[at][2], reached);
         }
     }
-    for (uint64_t at = 0; at < g->size * g->stride; at++) right &= at % g->stride >= g->size || reached[at];
+    for (uint64_t at = 0; at < g->size * g->stride; at++)
+        right &= at % g->stride >= g->size || reached[at];
     free(reached);
     return right;
 }
@@ -278,6 +292,7 @@ int main(int argc, char **argv) {
     for (uint64_t at = 0; at < g.size * g.size; at++) {
         digest = app_digest(digest, g.distances[at / g.size * g.stride + at % g.size]);
     }
-    snprintf(more + length, sizeof more - length, ", \"digest\": \"%016llx\"", (unsigned long long)digest);
+    snprintf(more + length, sizeof more - length, ", \"digest\": \"%016llx\"",
+             (unsigned long long)digest);
     app_report(&app, is_shortest(&app, &g), more);
 }

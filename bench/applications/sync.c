@@ -29,7 +29,7 @@ struct sync_state {
 
 size_t sync_bytes(uint32_t locks) { return (2 + (size_t)locks) * sizeof(word); }
 
-/* ---- Waiting for a word ------------------------------------------------------------------------------------ */
+/* ---- Waiting for a word ---- */
 
 /* Times that a word is looked at before the processor is given to somebody else. */
 #define LOOKS 200
@@ -73,8 +73,9 @@ static int memory_barrier(sync_state *sync) {
 static int memory_lock(sync_state *sync, uint32_t lock) {
     _Atomic uint32_t *value = &sync->locks[lock].value;
     int64_t end = 0;
-    for (uint32_t looks = 0; atomic_exchange(value, 1); ) {
-        /* To read keeps a copy here until the owner writes. To exchange would take the page each time. */
+    for (uint32_t looks = 0; atomic_exchange(value, 1);) {
+        /* To read keeps a copy here until the owner writes. To exchange would take the page each
+         * time. */
         while (atomic_load(value)) {
             int error = sync_pause(sync, looks++, &end);
             if (error) return error;
@@ -83,7 +84,7 @@ static int memory_lock(sync_state *sync, uint32_t lock) {
     return 0;
 }
 
-/* ---- Either kind ------------------------------------------------------------------------------------------- */
+/* ---- Either kind ---- */
 
 static int open_named(sync_state *sync) {
     const sync_options *options = &sync->options;
@@ -96,7 +97,8 @@ static int open_named(sync_state *sync) {
     if (!sync->mutexes) return -1;
     snprintf(name, sizeof name, "%s.locks", options->name);
     for (uint32_t lock = 0; lock < options->locks; lock++) {
-        sync->mutexes[lock] = lock ? ch_mutex_at(sync->mutexes[0], lock) : ch_mutex_open(name, flags, 0600, options->locks);
+        sync->mutexes[lock] = lock ? ch_mutex_at(sync->mutexes[0], lock)
+                                   : ch_mutex_open(name, flags, 0600, options->locks);
         if (!sync->mutexes[lock]) return -1;
     }
     return 0;

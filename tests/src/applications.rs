@@ -103,8 +103,7 @@ impl Said {
     /// A member of the line of the first activity, as it stands there.
     pub fn member(&self, name: &str) -> &str {
         let line = self.lines.first().unwrap_or_else(|| panic!("it said nothing: {self:?}"));
-        let (_, rest) =
-            line.split_once(&format!("\"{name}\": ")).unwrap_or_else(|| panic!("{name}: {line}"));
+        let (_, rest) = line.split_once(&format!("\"{name}\": ")).unwrap_or_else(|| panic!("{name}: {line}"));
         rest.split([',', '}']).next().unwrap_or_default().trim_matches('"')
     }
 

@@ -211,6 +211,8 @@ fn a_particle_that_was_lost_slowed_down_or_not_counted_is_found() {
     let cells = velocities + 512 * 24;
     let words = "--size 512 --steps 3";
     spoiled("mp3d", words, places + 24 * 500, |_| f64::NAN.to_le_bytes());
-    spoiled("mp3d", words, velocities + 24 * 500, |number| (f64::from_le_bytes(*number) + 1e-3).to_le_bytes());
+    spoiled("mp3d", words, velocities + 24 * 500, |number| {
+        (f64::from_le_bytes(*number) + 1e-3).to_le_bytes()
+    });
     spoiled("mp3d", words, cells + 16 * 9 + 8, |number| (u64::from_le_bytes(*number) + 1).to_le_bytes());
 }

@@ -82,9 +82,8 @@ fn who_dies_before_a_barrier_is_an_error_to_the_others_of_its_host() {
     first.end().says("barrier 1: not within the deadline");
     // A barrier with a name knows those that were there, and a lock its owner: the others are told as soon as one ends.
     let (first, other) = (start("named", 0, ""), start("named", 1, ""));
-    let object = wait::until("they have begun", || {
-        host.connect().open("/lab/named", commonhold::Access::Read).ok()
-    });
+    let object =
+        wait::until("they have begun", || host.connect().open("/lab/named", commonhold::Access::Read).ok());
     let entered = 19 * PAGE + 2 * 1024 * 24 + 8;
     wait::until("a particle has entered the first cell", || {
         let mut number = [0; 8];
