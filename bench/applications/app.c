@@ -20,7 +20,7 @@
 /* The first page of what is shared: what all activities have to agree on. */
 struct app_header {
     char name[16];
-    uint64_t size, steps, seed, bytes;
+    uint64_t size, steps, seed, bytes, page_size;
     uint32_t activities, locks, sync_kind;
     _Atomic uint32_t filled; /* activity 0 has put in what they begin with */
     _Atomic uint32_t there[MOST_ACTIVITIES];
@@ -60,6 +60,7 @@ void *app_take(const app *app, size_t bytes) {
 static const char USAGE[] =
     "--memory plain|NAME   memory of the program's own, or an object (plain)\n"
     "--scheduler WORD      of the object: forwarding, central, local (forwarding)\n"
+    "--page-size BYTES     what goes from host to host at once (4096)\n"
     "--activities N        processes in all (1)\n"
     "--index I             only activity I is started here; 0 creates the object\n"
     "--sync memory|named   words in the shared memory, or locks with names (memory)\n"
@@ -99,6 +100,8 @@ static void read_argument(app *app, const char *word, const char *value) {
         app->sync_kind = one_of(app, word, value, kinds) ? SYNC_NAMED : SYNC_MEMORY;
     else if (!strcmp(word, "--activities"))
         app->activities = number(app, word, value, 1, MOST_ACTIVITIES);
+    else if (!strcmp(word, "--page-size"))
+        app->page_size = number(app, word, value, APP_PAGE, 2 << 20);
     else if (!strcmp(word, "--index"))
         app->me = number(app, word, value, 0, MOST_ACTIVITIES - 1), app->alone = 1;
     else if (!strcmp(word, "--size"))
@@ -121,7 +124,8 @@ void app_arguments(app *app, const app_kind *kind, int argc, char **argv) {
                         .size = kind->size,
                         .steps = kind->steps,
                         .seed = 1,
-                        .deadline_ms = 60000};
+                        .deadline_ms = 60000,
+                        .page_size = APP_PAGE};
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--touch"))
             app->touch = 1;
@@ -133,6 +137,7 @@ void app_arguments(app *app, const app_kind *kind, int argc, char **argv) {
         }
     }
     int plain = !strcmp(app->memory, "plain");
+    if (app->page_size & (app->page_size - 1)) app_fail(app, "--page-size takes a power of two");
     if (app->me >= app->activities)
         app_fail(app, "there are %u activities, and none has this number", app->activities);
     if (plain && app->sync_kind == SYNC_NAMED)
@@ -160,6 +165,7 @@ static ch_object *create(app *app) {
     ch_options options = CH_OPTIONS_INIT;
     options.size_bytes = app->whole_bytes;
     options.coherence = app->scheduler;
+    if (app->page_size > APP_PAGE) options.page_size_bytes = app->page_size;
     if (app->scheduler != CH_LOCAL)
         options.fault_deadline_ms = app->deadline_ms; /* no page of it is waited for */
     options.tag = app->kind->name;
@@ -201,8 +207,9 @@ static void agree(app *app, uint32_t locks) {
                  (unsigned long long)header->seed);
     }
     if (header->sync_kind != app->sync_kind || header->locks != locks ||
-        header->bytes != app->bytes) {
-        app_fail(app, "activity 0 waits for the others in another way: --sync");
+        header->bytes != app->bytes || header->page_size != app->page_size) {
+        app_fail(app, "activity 0 waits for the others in another way, or has other pages: "
+                      "--sync, --page-size");
     }
 }
 
@@ -270,6 +277,7 @@ static void fill_header(app *app, uint32_t locks, void (*fill)(struct app *)) {
     struct app_header *header = app->header;
     snprintf(header->name, sizeof header->name, "%s", app->kind->name);
     header->size = app->size, header->steps = app->steps, header->seed = app->seed;
+    header->page_size = app->page_size;
     header->bytes = app->bytes, header->activities = app->activities;
     header->locks = locks, header->sync_kind = app->sync_kind;
     fill(app);
@@ -279,12 +287,14 @@ void app_begin(app *app, size_t bytes, uint32_t locks, void (*fill)(struct app *
     struct sigaction action = {.sa_handler = on_bus_error};
     if (sigaction(SIGBUS, &action, NULL)) app_fail(app, "sigaction: %s", strerror(errno));
     app->bytes = app_pages(bytes);
-    app->whole_bytes = APP_PAGE + sync_bytes(locks) + app->bytes;
+    uint64_t page = app->page_size;
+    size_t before = (APP_PAGE + sync_bytes(locks) + page - 1) & ~(page - 1);
+    app->whole_bytes = before + app->bytes;
     int plain = !strcmp(app->memory, "plain");
     if (plain) map_plain(app);
     if (!app->alone) fork_all(app);
     if (!plain) map_object(app);
-    app->shared = (uint8_t *)app->header + APP_PAGE + sync_bytes(locks);
+    app->shared = (uint8_t *)app->header + before;
     if (app->me == 0)
         fill_header(app, locks, fill);
     else

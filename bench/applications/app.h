@@ -39,6 +39,7 @@ typedef struct app {
     int stepped; /* says when it is ready and when it is done, and waits for a line each time */
     uint64_t size, steps, seed;
     int deadline_ms;
+    uint64_t page_size; /* of the object: what goes from host to host at once */
     uint8_t *shared; /* the application's own memory; page-aligned */
     size_t bytes;
     /* not for applications */

@@ -10,8 +10,9 @@ static const app_kind MATRIX = {"matrix", 1024, 1, 1, 8192};
 /* How a matrix lies in memory: each row begins so many elements after the one before. Rows of A and
  * C are parts of a page, or whole pages. B is read alone, by columns: its rows are a line of the
  * cache apart from a multiple of its size, or all of a column would lie in the same few places of
- * the cache, or not, as the kernel has given out pages. */
-enum { A, B, C };
+ * the cache, or not, as the kernel has given out pages. B is the last: what is read in order is
+ * brought in ahead, and behind it there would be pages that others write. */
+enum { C, A, B };
 
 static uint64_t stride_of(uint64_t size, int which) {
     if (which == B) return size + 16 - size % 16 + (size / 16 % 2 ? 16 : 0);
@@ -22,13 +23,14 @@ static uint64_t stride_of(uint64_t size, int which) {
     return stride;
 }
 
-static size_t matrix_bytes(uint64_t size, int which) {
-    return app_pages(size * stride_of(size, which) * sizeof(float));
+static size_t matrix_bytes(const app *app, int which) {
+    size_t bytes = app->size * stride_of(app->size, which) * sizeof(float);
+    return (bytes + app->page_size - 1) & ~(app->page_size - 1);
 }
 
 static float *matrix_of(const app *app, int which) {
     size_t before = 0;
-    for (int other = A; other < which; other++) before += matrix_bytes(app->size, other);
+    for (int other = C; other < which; other++) before += matrix_bytes(app, other);
     return (float *)(app->shared + before);
 }
 
@@ -39,8 +41,8 @@ static void fill(app *app) {
         uint64_t stride = stride_of(size, which);
         for (uint64_t i = 0; i < size; i++) {
             for (uint64_t j = 0; j < size; j++) {
-                matrix[i * stride + j] = (float)(app_random(app->seed + which, i * size + j) % 16) -
-                                         8;
+                matrix[i * stride + j] =
+                    (float)(app_random(app->seed + which - A, i * size + j) % 16) - 8;
             }
         }
     }
@@ -50,7 +52,9 @@ static void multiply(const app *app) {
     const float *a = matrix_of(app, A), *b = matrix_of(app, B);
     float *c = matrix_of(app, C);
     uint64_t size = app->size, stride = stride_of(size, C), column = stride_of(size, B);
-    uint64_t unit = stride * sizeof(float) < APP_PAGE ? APP_PAGE / (stride * sizeof(float)) : 1;
+    /* Rows of whole pages of the object: a row's bytes are a multiple of this power of two. */
+    uint64_t row = stride * sizeof(float), power = row & -row;
+    uint64_t unit = power < app->page_size ? app->page_size / power : 1;
     uint64_t end = app_share(app, app->me + 1, size, unit);
     for (uint64_t i = app_share(app, app->me, size, unit); i < end; i++) {
         for (uint64_t j = 0; j < size; j++) {
@@ -94,7 +98,7 @@ static int is_product(const app *app) {
 int main(int argc, char **argv) {
     app app;
     app_arguments(&app, &MATRIX, argc, argv);
-    app_begin(&app, 2 * matrix_bytes(app.size, A) + matrix_bytes(app.size, B), 0, fill);
+    app_begin(&app, 2 * matrix_bytes(&app, A) + matrix_bytes(&app, B), 0, fill);
     app_start(&app);
     for (uint64_t step = 0; step < app.steps; step++) multiply(&app);
     app_stop(&app);

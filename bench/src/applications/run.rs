@@ -141,12 +141,21 @@ pub struct Place<'a> {
     pub how: Synchronisation,
     /// There is one activity, and it has touched all pages before.
     pub touched: bool,
+    /// What goes from host to host at once; none: as objects are created unless somebody chooses.
+    pub page_bytes: Option<u64>,
 }
 
 impl<'a> Place<'a> {
     /// An activity on each of the first hosts, which wait by words in the memory.
     pub fn each_on_its_own(cluster: &'a Cluster, activities: usize) -> Place<'a> {
-        Place { cluster, activities, together: false, how: Synchronisation::Memory, touched: false }
+        Place {
+            cluster,
+            activities,
+            together: false,
+            how: Synchronisation::Memory,
+            touched: false,
+            page_bytes: None,
+        }
     }
 
     /// The activities, started.
@@ -159,6 +168,9 @@ impl<'a> Place<'a> {
             }
             if self.touched {
                 command.arg("--touch");
+            }
+            if let Some(bytes) = self.page_bytes {
+                command.args(["--page-size", &bytes.to_string()]);
             }
             self.cluster.network().at(host, || Activities::start(&mut command, count))
         };
