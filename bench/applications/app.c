@@ -174,13 +174,14 @@ static ch_object *create(app *app) {
     return object;
 }
 
-/* Activity 0 may not have made it yet. */
+/* Activity 0 may not have made it yet, or this host has not joined its cluster yet. */
 static ch_object *open_late(app *app) {
     int64_t end = now_ms() + app->deadline_ms;
     for (;;) {
         ch_object *object = ch_open(app->memory, CH_READ | CH_WRITE);
         if (object) return object;
-        if (errno != ENOENT || now_ms() > end) app_fail(app, "%s", ch_last_error());
+        int is_late = errno == ENOENT || errno == ECONNREFUSED;
+        if (!is_late || now_ms() > end) app_fail(app, "%s", ch_last_error());
         short_sleep();
     }
 }

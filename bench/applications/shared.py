@@ -126,8 +126,8 @@ class Activities:
         def is_there() -> bool:
             try:
                 found.append(ch.array(self.given.memory, size, "u1"))
-            except ch.NotFoundError:
-                return False
+            except (ch.NotFoundError, ch.DisconnectedError):
+                return False  # or this host has not joined its cluster yet
             return True
 
         self._wait(f"there is no {self.given.memory}", is_there)

@@ -48,7 +48,7 @@ fn who_counts_other_activities_than_the_first_is_refused() {
     start(1, "--activities 3 --index 1").end().says("/lab/mp3d is for 2 activities, not for 3");
     start(1, "--activities 2 --index 0").end().says("/lab/mp3d");
     start(1, "--activities 2 --index 1 --seed 3").end().says("has size 1024, steps 4 and seed 1");
-    start(1, "--activities 2 --index 1 --page-size 8192").end().says("or has other pages");
+    start(1, "--activities 2 --index 1 --page-size 8192").end().says("another size");
     start(1, "--activities 2 --index 1 --sync named").end().says("waits for the others in another way");
     let words = "--memory /lab/mp3d --activities 2 --index 1 --size 512";
     run(programs.on(&hosts[1], "locus", words)).says("/lab/mp3d is memory of mp3d");
