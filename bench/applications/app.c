@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -166,8 +167,8 @@ static ch_object *create(app *app) {
     options.size_bytes = app->whole_bytes;
     options.coherence = app->scheduler;
     if (app->page_size > APP_PAGE) options.page_size_bytes = app->page_size;
-    if (app->scheduler != CH_LOCAL)
-        options.fault_deadline_ms = app->deadline_ms; /* no page of it is waited for */
+    /* Pages of a local object are not waited for. */
+    if (app->scheduler != CH_LOCAL) options.fault_deadline_ms = app->deadline_ms;
     options.tag = app->kind->name;
     ch_object *object = ch_create(app->memory, &options);
     if (!object) app_fail(app, "%s", ch_last_error());
@@ -186,8 +187,7 @@ static ch_object *open_late(app *app) {
     }
 }
 
-/* Who begins with other arguments than activity 0 would compute something else, or wait for ever.
- */
+/* Who begins with other arguments than activity 0 would compute something else, or wait. */
 static void agree(app *app, uint32_t locks) {
     struct app_header *header = app->header;
     int64_t end = now_ms() + app->deadline_ms;
@@ -239,35 +239,46 @@ static void map_plain(app *app) {
 
 /* ---- Processes ---- */
 
-/* Waits for all, in the process that started them. When one fails the others would wait for it:
- * they are ended. */
-static _Noreturn void wait_for(app *app, const pid_t *children) {
+/* Ends those that run: they would wait for one that does not come. A 0 is none. */
+static void end_all(const pid_t *children, uint32_t count) {
+    for (uint32_t other = 0; other < count; other++) {
+        if (children[other] > 0) kill(children[other], SIGTERM); /* not reaped: it is this child */
+    }
+}
+
+/* Waits for all, in the process that started them. When one fails the others are ended. */
+static _Noreturn void wait_for(app *app, pid_t *children) {
     int failed = 0, status;
     for (uint32_t left = app->activities; left > 0; left--) {
         pid_t ended = wait(&status);
         if (ended < 0) app_fail(app, "waiting for the activities: %s", strerror(errno));
+        uint32_t which = 0;
+        while (which < app->activities && children[which] != ended) which++;
+        if (which < app->activities) children[which] = 0;
         if (failed || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) continue;
         failed = 1;
-        for (uint32_t other = 0; other < app->activities; other++) {
-            if (children[other] == ended && WIFSIGNALED(status)) {
-                fprintf(stderr, "%s: activity %u ended by signal %d\n", app->kind->name, other,
-                        WTERMSIG(status));
-            }
-            kill(children[other], SIGTERM); /* one that has ended is not reaped by anybody else: its
-                                               number is its own */
+        if (WIFSIGNALED(status)) {
+            fprintf(stderr, "%s: activity %u ended by signal %d\n", app->kind->name, which,
+                    WTERMSIG(status));
         }
+        end_all(children, app->activities);
     }
     exit(failed);
 }
 
-/* Returns in each activity. */
+/* Returns in each activity, which ends with the process that started it. */
 static void fork_all(app *app) {
-    pid_t children[MOST_ACTIVITIES];
+    pid_t children[MOST_ACTIVITIES], parent = getpid();
     for (uint32_t other = 0; other < app->activities; other++) {
         children[other] = fork();
-        if (children[other] < 0) app_fail(app, "fork: %s", strerror(errno));
+        if (children[other] < 0) {
+            int error = errno;
+            end_all(children, other);
+            app_fail(app, "fork: %s", strerror(error));
+        }
         if (children[other] == 0) {
             app->me = other;
+            if (prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != parent) exit(1);
             return;
         }
     }
