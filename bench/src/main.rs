@@ -1,5 +1,6 @@
 //! `commonhold-bench`: every bar of the project and every published table, measured here beside its peer.
 
+mod applications;
 mod arguments;
 mod audit;
 mod backed;

@@ -7,6 +7,7 @@
 //! | `etcd` | three members of etcd, and hosts whose registry they are |
 //! | `worker` | a client process, driven line by line |
 //! | `agent` | what that process does with a line |
+//! | `applications` | the four applications of `bench/applications`, compiled for a test |
 //! | `crash` | a job that goes on while things are killed |
 //! | `cut` | cuts the connections between hosts |
 //! | `network` | hosts in network name spaces of their own, which can be cut off |
@@ -33,6 +34,7 @@
 //! deadline is only there to fail.
 
 pub mod agent;
+pub mod applications;
 pub mod c_program;
 pub mod cluster;
 pub mod crash;

@@ -80,9 +80,14 @@ impl Cluster {
 
     /// The same, where each host, and what uses it, has processors of its own, as far as there are enough.
     pub fn start_two_apart(context: &Context, awaiting: Awaiting) -> Result<Cluster> {
-        let directory = context.new_directory("cluster-2-apart")?;
-        let network = Network::create(2).with_processors(2)?;
-        Cluster::start_on(directory, network, Settings { awaiting, ..Settings::of(2) })
+        Cluster::start_apart(context, 2, awaiting)
+    }
+
+    /// The same of so many hosts.
+    pub fn start_apart(context: &Context, count: usize, awaiting: Awaiting) -> Result<Cluster> {
+        let directory = context.new_directory(&format!("cluster-{count}-apart"))?;
+        let network = Network::create(count).with_processors(count)?;
+        Cluster::start_on(directory, network, Settings { awaiting, ..Settings::of(count) })
     }
 
     /// Starts one of that many hosts, with TLS, in a folder of its own, with leases of so many seconds.

@@ -1,5 +1,8 @@
 //! All rows, in the order of the tables.
 
+mod apps_matrix;
+mod apps_one_host;
+mod apps_table3;
 mod audit_prediction_error;
 mod audit_seconds;
 mod crash_cluster_failures;
@@ -126,6 +129,10 @@ pub fn all() -> Vec<&'static dyn Row> {
         &scale_memory::UntouchedBytes,
         &mach_fig8::MachFig8,
         &mach_table1::MachTable1,
+        &apps_table3::Table3,
+        &apps_matrix::Speedup,
+        &apps_matrix::ProcessorRatio,
+        &apps_one_host::OneHostCost,
         &rm::TABLE_1,
         &rm::TABLE_2,
         &rm::TABLE_3,
@@ -227,6 +234,7 @@ mod tests {
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
                         hotspot.first_cycle crash.cluster_failures crash.tight_failures fence.stale_ms restart.pause_ratio slow.collateral scale.hosts_1000 scale.bytes_per_page \
                         scale.untouched_bytes mach.fig8 mach.table1 \
+                        apps.table3 apps.matrix_speedup apps.matrix_processor_ratio apps.one_host_cost \
                         mach.rm_table1 mach.rm_table2 mach.rm_table3 mach.rm_table4 \
                         mach.rm_table5 mach.rm_table6 mach.rm_table7 mach.rm_table8 sprite.table4_remote sprite.table5 \
                         sprite.table6_remote ptshare.hugetlb_kib_per_process ptshare.hugetlb_second_faults ptshare.attach_us_ratio ptshare.module_kib_per_process ptshare.module_second_faults ptshare.fig9_11 ptshare.fig12 ptshare.bank_flat ptshare.bank_gain \
