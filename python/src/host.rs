@@ -145,6 +145,7 @@ impl Host {
             translation: crate::options::translation(translation).or_raise(py)?,
             coherence: Coherence::Local,
             read_only: false,
+            types: commonhold::tags::Types::default(),
         };
         let options = shared(options, coherence, on_loss, scheduler).or_raise(py)?;
         // SAFETY: the caller keeps the descriptor open until this call returns.

@@ -2,6 +2,7 @@
 
 use crate::coherence::{Coherence, OnLoss};
 use crate::{Error, PageSize, Result, limits};
+use commonhold_tags::Types;
 use serde::{Deserialize, Serialize};
 
 /// The tag of channels.
@@ -141,6 +142,8 @@ pub struct CreateOptions {
     pub translation: Translation,
     /// Nobody writes to it: a snapshot. No object is created so.
     pub read_only: bool,
+    /// What is in its pages, for machines of other formats (`docs/TYPES.md`). No object is created with any.
+    pub types: Types,
 }
 
 impl Default for CreateOptions {
@@ -164,6 +167,7 @@ impl Default for CreateOptions {
             home_moves: false,
             translation: Translation::Paged,
             read_only: false,
+            types: Types::default(),
         }
     }
 }

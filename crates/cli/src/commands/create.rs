@@ -73,6 +73,7 @@ fn options(arguments: &Create) -> Result<CreateOptions> {
             Coherence::Explicit => commonhold::Coherence::Explicit,
         },
         read_only: false,
+        types: commonhold::tags::Types::default(),
     };
     if arguments.coherence == Coherence::Strict { strict(options, arguments) } else { Ok(options) }
 }

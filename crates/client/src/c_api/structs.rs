@@ -205,6 +205,7 @@ impl ch_options {
                 }
             },
             read_only: false,
+            types: crate::tags::Types::default(),
         };
         Ok(match self.coherence {
             1 => options.strict(OnLoss::Error),

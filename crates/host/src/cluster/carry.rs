@@ -89,6 +89,10 @@ impl Carrier for Cluster {
         self.report(format_args!("to {}: {error}", self.called(to)));
     }
 
+    fn machine_of(&self, host: HostId) -> Option<commonhold_tags::Machine> {
+        self.machine_type(host)
+    }
+
     fn begin_again(&self, object: u128) {
         if let Ok(host) = self.host()
             && let Some(this) = host.cluster.get().cloned()

@@ -5,7 +5,7 @@ use crate::shared::{Said, Seen, Told};
 use commonhold_coherence::HostId;
 use commonhold_object::wire::Sizing;
 use commonhold_object::{
-    Access, CreateOptions, Credentials, EntryInfo, Name, ObjectInfo, Ownership, Result, Synced,
+    Access, CreateOptions, Credentials, EntryInfo, Name, ObjectInfo, Ownership, Result, Synced, Tagging,
 };
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -147,6 +147,8 @@ pub enum Call {
         access: Access,
         /// Of what the caller says of beginning and ending: what is older than what was heard last is not done.
         number: u64,
+        /// How often tags of its pages were changed, as far as the caller knows.
+        types: u32,
     },
     /// Of an object's home, or of the list's host if the home cannot be reached: that host gave up all it had of the
     /// object, because messages may be lost.
@@ -294,6 +296,17 @@ pub enum Call {
         after: Option<Name>,
         /// Who asks.
         who: Credentials,
+    },
+    /// Of an object's home: what is in pages of it.
+    Tag {
+        /// The name.
+        name: Name,
+        /// Who says it.
+        who: Credentials,
+        /// Only of that object.
+        of: Option<u128>,
+        /// What, where.
+        tagging: Tagging,
     },
     /// Of the home of a System V segment that all hosts know by its key: the key is free.
     RemoveKey {

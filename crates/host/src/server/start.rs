@@ -53,6 +53,8 @@ pub struct ServeOptions {
     pub cluster: Option<ClusterOptions>,
     /// Where Prometheus may ask for its numbers.
     pub metrics: Option<MetricsOptions>,
+    /// The type of the machine that its processes are on.
+    pub machine: commonhold_tags::Machine,
     /// The arguments that gave these limits, for the hosts that a new keeper starts.
     pub arguments: Vec<OsString>,
 }
@@ -128,6 +130,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         OnWay::open(kept_memory(&vault, &kept, "on-way", crate::on_way::new_memory)?)
             .doing("reading pages on their way")?,
     )?;
+    machine.types.is_of(options.machine);
     let faults = FaultService::new(fault_threads(), &machine);
     let host = Arc::new(Host {
         machine,

@@ -2,7 +2,7 @@
 
 use crate::{
     Access, ClusterHost, CreateOptions, EntryInfo, Error, HostStatus, MapFlags, MappingId, MappingInfo, Name,
-    ObjectId, ObjectInfo, Protection, Seen, SessionId, Sharing, Synced, TracePlace, Traced,
+    ObjectId, ObjectInfo, Protection, Seen, SessionId, Sharing, Synced, Tagging, TracePlace, Traced,
 };
 use serde::{Deserialize, Serialize};
 
@@ -308,6 +308,22 @@ pub enum Request {
     },
     /// By which number this client's process is named in the locks that it has.
     Member,
+    /// Say what is in pages of an object.
+    Tag {
+        /// The object's name.
+        name: Name,
+        /// Only if the name is that object's.
+        of: Option<u128>,
+        /// What, where.
+        tagging: Tagging,
+    },
+    /// The same of an object that the client has open for writing, named or not.
+    TagOpened {
+        /// Which.
+        object: ObjectId,
+        /// What, where.
+        tagging: Tagging,
+    },
 }
 
 /// What is offered.
