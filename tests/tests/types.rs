@@ -78,7 +78,7 @@ fn each_type_is_the_same_number_on_each_machine() {
 
 #[test]
 fn a_page_is_translated_once_for_a_host_of_another_type_and_never_for_others() {
-    for options in ["central", "strict"] {
+    for (options, is_central) in [("central", true), ("strict", false)] {
         let hosts = hosts_of(&["little-ieee", "big-ieee", "little-ieee"]);
         let options = format!("size={} {options}", PAGES * 4096);
         let workers = typed_sharers(&hosts, "/shared", &options);
@@ -89,10 +89,12 @@ fn a_page_is_translated_once_for_a_host_of_another_type_and_never_for_others() {
         // All but the page of bytes.
         assert_eq!([0, 1, 2].map(|host| translated(&hosts[host])), [0, PAGES - 1, 0], "{options}");
         assert_eq!(counts(&hosts[1], "/shared").counts.translated.pages, PAGES - 1);
-        // It has the bytes: the right to write them needs none.
+        // Under the central scheduler the right to write a page that is there comes without bytes. By forwarding the page comes
+        // once more, with its ownership.
         numbers(&workers[1], "fill", 1, "big-ieee");
         numbers(&workers[1], "check", 1, "big-ieee");
-        assert_eq!(translated(&hosts[1]), PAGES - 1, "{options}");
+        let come = if is_central { PAGES - 1 } else { 2 * (PAGES - 1) };
+        assert_eq!([0, 1, 2].map(|host| translated(&hosts[host])), [0, come, 0], "{options}");
     }
 }
 
@@ -159,9 +161,10 @@ fn tags_that_cannot_be_are_refused() {
     assert_eq!(worker.ok("tags o"), "0 4096 {24: 0 int32, 8 float64*2}; 4096 4096 offset; 8192 4096 float32");
     worker.ok("tag o 0 0 bytes");
     assert_eq!(worker.ok("tags o"), "");
-    worker.all("open p /typed r");
-    worker.refused("tag p 0 0 int32", "Permission");
-    worker.ok("create w /wired size=8192 translation=wired");
+    let reader = host.worker();
+    reader.ok("open p /typed r");
+    reader.refused("tag p 0 0 int32", "Permission");
+    worker.ok("create w /wired size=8192 wired");
     worker.all("tag w 0 4096 int64\ncreate d /direct size=4096\ntag d 0 0 int64");
     assert_eq!(worker.ok("tags w"), "0 4096 int64");
     assert_eq!(worker.ok("tags d"), "0 4096 int64");
@@ -253,7 +256,7 @@ fn pages_beyond_memory_come_back_as_the_same_numbers() {
         let machine = ["--machine", TYPES[number]];
         [&machine[..], &["--budget", "4194304"]].concat().into_iter().map(str::to_owned).collect()
     };
-    let (pages, bytes) = (4096, 4096 * PAGE);
+    let (pages, bytes) = (2048, 2048 * PAGE);
     for options in ["central", "strict", "explicit"] {
         let hosts = cluster_where(3, more);
         let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
@@ -268,5 +271,86 @@ fn pages_beyond_memory_come_back_as_the_same_numbers() {
         workers[2].ok(&format!("numbers check m 0 {pages} 1 vax float64"));
         workers[0].ok(&format!("numbers check m 0 {pages} 1 little-ieee float64"));
         workers[1].ok(&format!("numbers check m 0 {pages} 1 big-ieee float64"));
+    }
+}
+
+/// The file of an object has the format of the home that gave it tags, whichever home it has later.
+#[test]
+fn a_file_keeps_its_format_when_its_home_becomes_another_machine() {
+    for sync in ["ordered", "atomic"] {
+        let scratch = commonhold_tests::Scratch::new();
+        let file = scratch.file("numbers", PAGES * 4096);
+        let state = scratch.join("state");
+        let started = |machine: &str| {
+            let host = TestHost::not_started(
+                commonhold_tests::Scratch::new(),
+                state.clone(),
+                &["--machine", machine],
+                &[],
+            );
+            host.start_again().map(|()| host)
+        };
+        let host = started("big-ieee").unwrap();
+        let worker = host.worker();
+        worker.ok(&format!("create o /stored file={} sync={sync}", file.display()));
+        for (first, count, tag) in LAYOUT {
+            worker.ok(&format!("tag o {} {} {tag}", first * 4096, count * 4096));
+        }
+        worker.ok("map m o rw shared 0 0");
+        numbers(&worker, "fill", 1, "big-ieee");
+        worker.ok(&format!("sync o 0 {}", PAGES * 4096));
+        assert_eq!(host.status().stored_translated.pages, 0);
+        // Its memory may be needed still: another type waits for an orderly end.
+        host.kill_both();
+        let why = started("vax").err().unwrap();
+        assert!(why.contains("--machine big-ieee"), "{why}");
+        drop(worker);
+        host.start_again().unwrap();
+        stop(&host);
+        let host = started("vax").unwrap();
+        let worker = host.worker();
+        worker.all("open o /stored rw\nmap m o rw shared 0 0");
+        numbers(&worker, "check", 1, "vax");
+        numbers(&worker, "fill", 2, "vax");
+        let why = worker.refused("tag o 0 0 float64", "Invalid");
+        assert!(why.contains("stored is in the format of a big-ieee machine"), "{why}");
+        worker.ok(&format!("sync o 0 {}", PAGES * 4096));
+        assert_eq!(worker.ok("revert /stored"), "0");
+        numbers(&worker, "check", 2, "vax");
+        is_stored(&file, 2, "big-ieee");
+        assert!(host.status().stored_translated.pages > 0);
+        // A process of the host dies between a sync and the next: what is redone is in the format of the file.
+        let pid = host.status().host_pid;
+        numbers(&worker, "fill", 3, "vax");
+        worker.ok(&format!("sync o 0 {}", PAGES * 4096));
+        host.kill_host();
+        host.wait_for_other_host(pid);
+        numbers(&worker, "check", 3, "vax");
+        drop(worker);
+        stop(&host);
+        let host = started("big-ieee").unwrap();
+        let worker = host.worker();
+        worker.all("open o /stored rw\nmap m o rw shared 0 0");
+        numbers(&worker, "check", 3, "big-ieee");
+        is_stored(&file, 3, "big-ieee");
+        drop(worker);
+        stop(&host);
+    }
+}
+
+fn stop(host: &TestHost) {
+    commonhold_tests::wait::until("the host stops", || {
+        host.command(&["host", "stop", "--force"], |_| {}).ok()
+    });
+}
+
+fn is_stored(file: &std::path::Path, seed: u64, machine: &str) {
+    use commonhold::tags::{Machine, Tag};
+    let bytes = std::fs::read(file).unwrap();
+    for (first, count, tag) in LAYOUT {
+        let of = Tag::of_text(tag).unwrap();
+        let machine = Machine::of_word(machine).unwrap();
+        let pages = commonhold_tests::typed::pages(&of, machine, 0, count as usize, seed);
+        assert!(bytes[first as usize * PAGE..][..pages.len()] == pages[..], "{tag}");
     }
 }

@@ -1,7 +1,10 @@
 //! The host's machine type, and what it has translated for it (`docs/TYPES.md`).
 
 use crate::seeing::Seen;
+use commonhold_object::error::Doing;
+use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_tags::{Machine, Translated};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// What the bytes in this host's memory mean.
@@ -45,5 +48,57 @@ impl HostTypes {
     /// What was translated since this process began.
     pub fn count(&self, way: Way) -> Translated {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)[way as usize]
+    }
+}
+
+fn note_in(directory: &Path) -> PathBuf {
+    directory.join("machine")
+}
+
+/// Refuses to go on as another type with memory that processes, a keeper or a spill file may have of the host before; notes of
+/// which type this one is.
+pub fn begins_as(machine: Machine, directory: &Path, boot: &str) -> Result<()> {
+    let path = note_in(directory);
+    let now = format!("{boot} {machine}");
+    match std::fs::read_to_string(&path) {
+        // Of an earlier boot no memory is left.
+        Ok(before) if before != now && before.starts_with(boot) && !boot.is_empty() => {
+            let was = before.rsplit(' ').next().unwrap_or_default().to_owned();
+            let text = format!(
+                "the host before was a {was} machine and did not end in order: what is in memory of its objects is in that \
+                 format. Start it with --machine {was}, end it by `commonhold host stop`, then start it as {machine}"
+            );
+            Err(Error::new(ErrorKind::Invalid, text))
+        }
+        Ok(before) if before == now => Ok(()),
+        _ => std::fs::write(&path, now).doing(format!("noting the machine type in {}", path.display())),
+    }
+}
+
+/// This host ends in order: the next may be of any type.
+pub fn ends(directory: &Path) {
+    let _ = std::fs::remove_file(note_in(directory)); // where it stays the next is asked to be of this type
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_left_keeps_its_type() {
+        let directory = tempfile::tempdir().unwrap();
+        let begins = |machine, boot| begins_as(machine, directory.path(), boot);
+        begins(Machine::VAX, "one").unwrap();
+        begins(Machine::VAX, "one").unwrap();
+        let why = begins(Machine::BIG, "one").unwrap_err();
+        assert!(
+            why.message.contains("--machine vax") && why.message.contains("start it as big-ieee"),
+            "{why}"
+        );
+        begins(Machine::VAX, "one").unwrap();
+        begins(Machine::BIG, "two").unwrap();
+        ends(directory.path());
+        begins(Machine::LITTLE, "two").unwrap();
+        assert!(begins(Machine::BIG, "two").is_err());
     }
 }

@@ -15,7 +15,7 @@ use crate::on_way::OnWay;
 use crate::pagers::PagerLines;
 use crate::refuge::Refuge;
 use crate::seeing::endpoint::MetricsOptions;
-use crate::set_aside;
+use crate::{set_aside, types};
 use commonhold_coherence::HostId;
 use commonhold_keeper::{Kept, Key, STUCK_PART, Vault};
 use commonhold_object::error::Doing;
@@ -121,6 +121,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     }
     crate::log::keep_short(directory);
     let boot_id = process::boot_id().doing("asking for the boot's name")?;
+    types::begins_as(options.machine, directory, &boot_id)?;
     let machine = Machine::new(
         directory,
         boot_id,
