@@ -1,26 +1,10 @@
 //! Hosts of different machine types share objects: byte orders, and floats of a VAX (`docs/TYPES.md`).
 
 use commonhold_tests::cluster::{cluster_where, counts, sharers_of};
+use commonhold_tests::typed::{self, PAGES, is_stored, numbers};
 use commonhold_tests::{PAGE, TestHost, Worker};
 
 const TYPES: [&str; 3] = ["little-ieee", "big-ieee", "vax"];
-const RECORD: &str = "{24: 0 int32, 8 float64*2}";
-/// What is in which pages: first, count, tag. Of records a page holds no whole number.
-const LAYOUT: [(u64, u64, &str); 11] = [
-    (0, 1, "int16"),
-    (1, 1, "int32"),
-    (2, 1, "int64"),
-    (3, 1, "int128"),
-    (4, 1, "offset"),
-    (5, 1, "float16"),
-    (6, 1, "bfloat16"),
-    (7, 2, "float32"),
-    (9, 2, "float64"),
-    (11, 4, RECORD),
-    (15, 1, "bytes"),
-];
-const PAGES: u64 = 16;
-
 /// Hosts of these machine types, the first of which keeps the list.
 fn hosts_of(types: &[&str]) -> Vec<TestHost> {
     cluster_where(types.len(), |number| vec!["--machine".to_owned(), types[number].to_owned()])
@@ -30,9 +14,7 @@ fn hosts_of(types: &[&str]) -> Vec<TestHost> {
 fn typed_sharers(hosts: &[TestHost], name: &str, options: &str) -> Vec<Worker> {
     let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
     workers[0].ok(&format!("create o {name} {options}"));
-    for (first, count, tag) in LAYOUT {
-        workers[0].ok(&format!("tag o {} {} {tag}", first * 4096, count * 4096));
-    }
+    typed::tag_all(&workers[0]);
     for (number, worker) in workers.iter().enumerate() {
         if number > 0 {
             worker.eventually(&format!("open o {name} rw"));
@@ -40,13 +22,6 @@ fn typed_sharers(hosts: &[TestHost], name: &str, options: &str) -> Vec<Worker> {
         worker.ok("map m o rw shared 0 0");
     }
     workers
-}
-
-/// Writes numbers to all pages, as that machine has them, or looks that they are there.
-fn numbers(worker: &Worker, what: &str, seed: u64, machine: &str) {
-    for (first, count, tag) in LAYOUT {
-        worker.ok(&format!("numbers {what} m {first} {count} {seed} {machine} {tag}"));
-    }
 }
 
 fn translated(host: &TestHost) -> u64 {
@@ -293,9 +268,7 @@ fn a_file_keeps_its_format_when_its_home_becomes_another_machine() {
         let host = started("big-ieee").unwrap();
         let worker = host.worker();
         worker.ok(&format!("create o /stored file={} sync={sync}", file.display()));
-        for (first, count, tag) in LAYOUT {
-            worker.ok(&format!("tag o {} {} {tag}", first * 4096, count * 4096));
-        }
+        typed::tag_all(&worker);
         worker.ok("map m o rw shared 0 0");
         numbers(&worker, "fill", 1, "big-ieee");
         worker.ok(&format!("sync o 0 {}", PAGES * 4096));
@@ -342,15 +315,4 @@ fn stop(host: &TestHost) {
     commonhold_tests::wait::until("the host stops", || {
         host.command(&["host", "stop", "--force"], |_| {}).ok()
     });
-}
-
-fn is_stored(file: &std::path::Path, seed: u64, machine: &str) {
-    use commonhold::tags::{Machine, Tag};
-    let bytes = std::fs::read(file).unwrap();
-    for (first, count, tag) in LAYOUT {
-        let of = Tag::of_text(tag).unwrap();
-        let machine = Machine::of_word(machine).unwrap();
-        let pages = commonhold_tests::typed::pages(&of, machine, 0, count as usize, seed);
-        assert!(bytes[first as usize * PAGE..][..pages.len()] == pages[..], "{tag}");
-    }
 }

@@ -7,6 +7,7 @@ use commonhold_object::{Credentials, Error, ErrorKind, Name, Result, Tagging};
 use commonhold_peers::Hello;
 use commonhold_tags::Machine;
 use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Refuses a host of which nobody here could say what its pages mean.
 pub(super) fn check_machine(peer: &Hello) -> Result<()> {
@@ -44,7 +45,13 @@ impl Cluster {
         name: &str,
         change: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        if self.driver(object).is_some_and(|driver| driver.home().is_none()) {
+        // One that is new, or whose process is, begins soon.
+        let deadline = Instant::now() + PATIENCE / 2;
+        let has_begun = || self.driver(object).is_none_or(|driver| driver.home().is_some());
+        while !has_begun() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if !has_begun() {
             return Err(busy("this home has not heard yet who has the object: try again later"));
         }
         let admitted = self.admitted.write().unwrap_or_else(PoisonError::into_inner);
