@@ -61,6 +61,12 @@ class ObjectStat:
     """`paged`, `shared-tables`, `shared-tables-4k` or `wired`."""
     page_tables: int
     """With shared page tables, how many map each page at most, the host's two among them; 0: the kernel does not tell."""
+    types: list[tuple[int, int, str]]
+    """What is in its pages: first byte, bytes and tag of each run that has one."""
+    translated_pages: int
+    """Pages that this host had to translate, for or from a machine of another type."""
+    untranslatable: int
+    """Numbers in them that have no counterpart here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +119,5 @@ class HostStatus:
     quota_bytes: int
     repairs: list[str]
     """What was repaired at start."""
+    machine: str
+    """Its machine type: `little-ieee`, `big-ieee` or `vax`."""

@@ -176,6 +176,17 @@ impl Host {
         self.asks(py, name, move |host, name| host.resize(name, size_bytes))
     }
 
+    fn tag(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        #[pyo3(from_py_with = natural)] offset: u64,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<u64>,
+        tag: String,
+    ) -> PyResult<()> {
+        self.asks(py, name, move |host, name| host.tag(name, offset, length.unwrap_or(0), &tag))
+    }
+
     fn remove(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         self.asks(py, name, commonhold::Host::remove)
     }

@@ -1,5 +1,6 @@
 //! What a host tells of objects, mappings and itself, as the data classes of `commonhold/_records.py`.
 
+use commonhold::tags::Types;
 use commonhold::{
     EntryInfo, HostStatus, MappingInfo, ObjectInfo, OnLastDeath, PagerKind, Protection, Sharing, SyncMode,
 };
@@ -77,8 +78,17 @@ pub(crate) fn object<'py>(py: Python<'py>, info: &ObjectInfo) -> PyResult<Bound<
         loss_generation: info.losses.generation,
         translation: info.options.translation.word(),
         page_tables: info.page_tables,
+        types: tagged(&info.options.types),
+        translated_pages: info.translated.pages,
+        untranslatable: info.translated.losses.count(),
     });
     record(py, "ObjectStat", &fields)
+}
+
+/// First byte, bytes and tag of each run of pages that has one.
+pub(crate) fn tagged(types: &Types) -> Vec<(u64, u64, String)> {
+    let page = commonhold::PAGE_SIZE_BYTES;
+    types.all().map(|run| (run.first * page, run.count * page, run.tag.to_string())).collect()
 }
 
 fn sync_word(sync: SyncMode) -> &'static str {
@@ -126,6 +136,7 @@ pub(crate) fn status<'py>(py: Python<'py>, status: &HostStatus) -> PyResult<Boun
         kernel_faults: status.kernel_faults,
         quota_bytes: status.quota_bytes,
         repairs: status.repairs.clone(),
+        machine: status.machine.as_str(),
     });
     record(py, "HostStatus", &fields)
 }

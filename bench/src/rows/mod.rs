@@ -70,6 +70,7 @@ mod sprite_table6;
 mod swap_lost;
 mod sync_local;
 mod types;
+mod types_shared;
 mod wired;
 
 use crate::row::Row;
@@ -164,6 +165,8 @@ pub fn all() -> Vec<&'static dyn Row> {
         &sync_local::LocalLockRatio,
         &types::TranslateRatio,
         &types::Table2,
+        &types_shared::ReadRatio,
+        &types_shared::Translations,
         &segments_fill::Fill,
         &segments_fill::FillMoving,
         &segments_alloc_ratio::AllocRatio,
@@ -224,6 +227,7 @@ mod tests {
                         snapshot.ratio snapshot.write_ratio snapshot.torn \
                         wired.faults wired.attach_ratio wired.mappings wired.tail_ratio \
                         ipc.null_ratio ipc.wired_ratio ipc.copies ipc.out_of_line_ratio swap.lost sync.local_lock_ratio types.translate_gb_s_ratio types.table2 \
+                        types.read_ratio types.translations \
                         segments.fill segments.fill_moving segments.alloc_ratio segments.growth_copies \
                         segments.divergence segments.races \
                         images.data_include_us images.data_vs_rkyv \

@@ -54,7 +54,7 @@ pub struct Machine {
     /// What happened so far.
     pub counters: Counters,
     /// What the bytes in its memory mean.
-    pub types: HostTypes,
+    pub types: Arc<HostTypes>,
     /// The state directory.
     pub directory: PathBuf,
     /// The kernel's name for this boot.
@@ -152,7 +152,7 @@ impl Machine {
             ahead: Workers::new(16),
             scheduling: Workers::new(64),
             counters: Counters::default(),
-            types: HostTypes::default(),
+            types: Arc::default(),
             directory: directory.to_owned(),
             boot_id,
             caches: Mutex::default(),

@@ -2,11 +2,10 @@
 //! translated back. Of all other objects there is none.
 
 use super::{HomeFile, Pager, Replicas, Stamp};
-use crate::machine::Machine;
 use crate::seeing::Seen;
-use crate::types::Way;
+use crate::types::{HostTypes, Way};
 use commonhold_object::{PAGE_SIZE_BYTES, Result};
-use commonhold_tags::Types;
+use commonhold_tags::{Machine, Types};
 use roaring::RoaringBitmap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -15,8 +14,8 @@ use std::sync::Arc;
 pub struct TypedPager {
     stored: Box<dyn Pager>,
     types: Types,
-    format: commonhold_tags::Machine,
-    machine: Arc<Machine>,
+    format: Machine,
+    host: Arc<HostTypes>,
     seen: Arc<Seen>,
 }
 
@@ -25,19 +24,19 @@ impl TypedPager {
     pub fn before(
         stored: Box<dyn Pager>,
         types: &Types,
-        machine: &Arc<Machine>,
-        object: u128,
+        host: &Arc<HostTypes>,
+        seen: impl FnOnce() -> Arc<Seen>,
     ) -> Box<dyn Pager> {
-        let Some(format) = types.stored_for(machine.types.here()) else { return stored };
-        let (types, machine, seen) = (types.clone(), machine.clone(), machine.seen_of(object));
-        Box::new(TypedPager { stored, types, format, machine, seen })
+        let Some(format) = types.stored_for(host.here()) else { return stored };
+        let (types, host) = (types.clone(), host.clone());
+        Box::new(TypedPager { stored, types, format, host, seen: seen() })
     }
 
     fn translate(&self, to_stored: bool, offset: u64, bytes: &mut [u8]) {
-        let here = self.machine.types.here();
+        let here = self.host.here();
         let (from, to) = if to_stored { (here, self.format) } else { (self.format, here) };
         let done = self.types.translate(from, to, offset / PAGE_SIZE_BYTES, bytes);
-        self.machine.types.translated(&self.seen, Way::Stored, done);
+        self.host.translated(&self.seen, Way::Stored, done);
     }
 
     fn translated(&self, offset: u64, data: &[u8]) -> Vec<u8> {

@@ -138,7 +138,8 @@ impl Host {
 
     fn pager_of(&self, object: &Object, record: &ObjectRecord) -> Result<Box<dyn Pager>> {
         let pager = self.pager_as_stored(object, record)?;
-        Ok(TypedPager::before(pager, &record.options.types, &self.machine, record.uuid))
+        let seen = || self.machine.seen_of(record.uuid);
+        Ok(TypedPager::before(pager, &record.options.types, &self.machine.types, seen))
     }
 
     fn pager_as_stored(&self, object: &Object, record: &ObjectRecord) -> Result<Box<dyn Pager>> {
