@@ -105,7 +105,7 @@ def tag(
 
         default_host().tag(target, what, offset, length)
     elif isinstance(target, Object):
-        target.tag(words_of(what), offset, length)
+        target.tag_pages(words_of(what), offset, length)
     else:
         pages = _pages_of(target)
         array = np.asarray(target)

@@ -212,7 +212,7 @@ class Object:
     def resize(self, size_bytes: int) -> None:
         """Changes its size. Touching a mapping past a smaller size raises SIGBUS."""
 
-    def tag(self, tag: str, offset: int = 0, length: int | None = None) -> None:
+    def tag_pages(self, tag: str, offset: int = 0, length: int | None = None) -> None:
         """Says what is in whole pages of it, in words: `int32`, `{24: 0 int32, 8 float64*2}`. `commonhold.tag` takes dtypes."""
 
     def tags(self) -> list[tuple[int, int, str]]:

@@ -310,7 +310,7 @@ impl Object {
 
     /// Says what is in its pages, in words (`docs/TYPES.md`).
     #[pyo3(signature = (tag, offset = 0, length = None))]
-    fn tag(
+    fn tag_pages(
         &self,
         py: Python<'_>,
         tag: String,

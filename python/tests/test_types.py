@@ -16,7 +16,7 @@ def test_arrays_and_names_get_tags(name):
     assert ch.stat(name).types == [(0, PAGE, "float64"), (PAGE, PAGE, "int16")]
     ch.tag(name, "offset", 0, PAGE)
     with ch.open(name, "r+") as opened:
-        opened.tag("bytes", PAGE, PAGE)
+        opened.tag_pages("bytes", PAGE, PAGE)
         assert opened.tags() == [(0, PAGE, "offset")]
     ch.tag(name, "bytes")
     assert ch.stat(name).types == []

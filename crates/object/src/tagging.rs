@@ -26,6 +26,12 @@ impl Tagging {
                 self.tag
             ))
         })?;
+        if pages.end() * PAGE_SIZE_BYTES > size_bytes && !tag.ends_after(size_bytes - self.offset) {
+            return Err(Error::invalid(format!(
+                "the object ends at byte {size_bytes}, within a number of {tag}: give it a size that cuts none, or tag the \
+                 pages before its last"
+            )));
+        }
         types.tag(pages.first, pages.count, &tag, here).map_err(|why| Error::invalid(why.to_string()))
     }
 
@@ -58,7 +64,11 @@ mod tests {
     use super::*;
 
     fn of(offset: u64, length: u64, tag: &str) -> Result<Types> {
-        Tagging { offset, length, tag: tag.into() }.of(&Types::default(), 10_000, Machine::LITTLE)
+        sized(10_000, offset, length, tag)
+    }
+
+    fn sized(size_bytes: u64, offset: u64, length: u64, tag: &str) -> Result<Types> {
+        Tagging { offset, length, tag: tag.into() }.of(&Types::default(), size_bytes, Machine::LITTLE)
     }
 
     #[test]
@@ -84,9 +94,30 @@ mod tests {
             (0, 0, "int24", "no tag that is known"),
             (0, 0, "#0123456789abcdef", "no tag that is known"),
             (0, 0, "{24: 4 float64}", "does not fit pages"),
+            (0, 0, "int64*", "no tag that is known"),
         ] {
             let why = of(offset, length, tag).unwrap_err().message;
             assert!(why.contains(words), "{offset} {length} {tag}: {why}");
         }
+    }
+
+    #[test]
+    fn the_end_of_an_object_cuts_no_number() {
+        let record = "{48: 0 int16, 16 int128*2}";
+        for (size_bytes, tag, good) in [
+            (10_000, "int128", true),
+            (10_001, "int128", false),
+            (10_001, "int8", true),
+            (48 * 200, record, true),
+            (48 * 200 + 2, record, true),
+            (48 * 200 + 1, record, false),
+            (48 * 200 + 9, record, true),
+            (48 * 200 + 31, record, false),
+        ] {
+            let tagged = sized(size_bytes, 0, 0, tag);
+            assert_eq!(tagged.is_ok(), good, "{size_bytes} {tag}");
+            tagged.err().iter().for_each(|why| assert!(why.message.contains("within a number"), "{why}"));
+        }
+        sized(10_001, 0, 8192, "int128").unwrap();
     }
 }

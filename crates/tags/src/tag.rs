@@ -129,6 +129,22 @@ impl Tag {
         }
     }
 
+    /// Whether so many bytes, from the first element on, end between numbers.
+    pub fn ends_after(&self, bytes: u64) -> bool {
+        match self {
+            Tag::Of(of) => bytes.is_multiple_of(of.bytes() as u64),
+            Tag::Record { bytes: record, fields } => {
+                let end = bytes % u64::from(*record);
+                let cuts = |field: &Field| {
+                    let (first, size) = (u64::from(field.offset), field.of.bytes() as u64);
+                    let inside = first < end && end < first + u64::from(field.count) * size;
+                    inside && !(end - first).is_multiple_of(size)
+                };
+                !fields.iter().any(cuts)
+            }
+        }
+    }
+
     /// Whether a page holds whole elements.
     pub fn divides_page(&self) -> bool {
         PAGE_BYTES.is_multiple_of(self.bytes())
