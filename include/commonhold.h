@@ -309,6 +309,16 @@ int ch_list(const char *directory, ch_list_function each, void *user);
 /* Changes the size. Past a smaller size, mappings raise SIGBUS; nothing else changes. */
 int ch_resize(const char *name, uint64_t size_bytes);
 
+/* Says what is in whole pages of an object (bytes offset to offset + length; length 0: all from there on): "int32", "float64",
+ * "bytes", or a record such as "{24: 0 int32, 8 float64*2}" (docs/TYPES.md). Hosts of other machine types translate them when
+ * they come. Refused while another host than the object's home uses it. */
+int ch_tag(const ch_object *object, uint64_t offset, uint64_t length, const char *tag);
+int ch_tag_name(const char *name, uint64_t offset, uint64_t length, const char *tag);
+
+/* The tags that the pages of an object have, as text: a line each, of first byte, bytes and tag. As much as there is room for,
+ * and a zero, go to the buffer. -1, or how long all of it is. */
+int64_t ch_tags(const ch_object *object, char *buffer, size_t room);
+
 /* Creates an object that has the pages of another as they are at one instant (which is freezable and open for writing,
  * or a snapshot itself), and opens it: for reading, or with CH_SNAPSHOT_WRITABLE for reading and writing. mode: its mode
  * bits. length 0: all from offset on, which is that of a page. */

@@ -31,7 +31,7 @@ from ._errors import (
     PermissionDeniedError,
     TimedOutError,
 )
-from ._handles import ArrayHandle, handle, revert
+from ._handles import ArrayHandle, handle, revert, tag
 from ._heap import Heap
 from ._host import (
     Host,
@@ -130,5 +130,6 @@ __all__ = [
     "stat",
     "status",
     "sync",
+    "tag",
     "unlock",
 ]

@@ -11,6 +11,7 @@ import numpy as np
 from . import _native
 from ._errors import InvalidError, invalid, lost
 from ._native import PAGE_SIZE_BYTES, Mapping, Object, Pages
+from ._types import words_of
 from ._typing import Array, Buffer, Mode
 
 
@@ -88,6 +89,31 @@ def revert(target: str | Array | Mapping | Object | Buffer) -> int:
 
         return default_host().revert(target)
     return target.revert() if isinstance(target, Object) else _pages_of(target).revert()
+
+
+def tag(
+    target: str | Array | Mapping | Object, what: Any = None, offset: int = 0, length: int | None = None
+) -> None:
+    """Says what is in whole pages of an object: a dtype, or words such as `offset` and `{24: 0 int32, 8 float64*2}`.
+
+    Hosts of other machine types (byte order, format of floats) translate such pages when they come. Of an array its own pages
+    get its own dtype, unless others are given. Refused (`Error` with `kind` `busy`) while another host than the object's home
+    uses it.
+    """
+    if isinstance(target, str):
+        from ._host import default_host
+
+        default_host().tag(target, what, offset, length)
+    elif isinstance(target, Object):
+        target.tag_pages(words_of(what), offset, length)
+    else:
+        pages = _pages_of(target)
+        array = np.asarray(target)
+        if not (array.flags.c_contiguous or array.flags.f_contiguous):
+            raise invalid("the array has gaps between its elements: give the array that it is a view of")
+        words = words_of(array.dtype if what is None else what)
+        first = array.__array_interface__["data"][0] - pages.address + pages.offset + offset
+        pages.tag(words, first, array.nbytes - offset if length is None else length)
 
 
 def _pages_of(thing: Any) -> Pages:

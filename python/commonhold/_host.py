@@ -10,6 +10,7 @@ from ._arrays import array_on_host
 from ._files import File, backing
 from ._native import Object
 from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
+from ._types import words_of
 from ._typing import Array, Buffer, DType, Inherit, Mode, Order, Shape, Sync
 
 PageIn = Callable[[str, int, int], Buffer]
@@ -134,6 +135,10 @@ class Host:
     def resize(self, name: str, size: int) -> None:
         """Changes the size of an object. Touching a mapping past a smaller size raises SIGBUS."""
         self._native.resize(name, size)
+
+    def tag(self, name: str, what: Any, offset: int = 0, length: int | None = None) -> None:
+        """Says what is in whole pages of an object, for hosts of other machine types."""
+        self._native.tag(name, offset, length, words_of(what))
 
     def remove(self, name: str) -> None:
         """Frees the name now, and the memory when the last mapping goes. A backing file is never deleted."""

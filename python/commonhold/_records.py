@@ -65,6 +65,12 @@ class ObjectStat:
     """Where it is in all processes, if it was created `fixed`."""
     room_bytes: int | None
     """How many bytes of addresses it has there."""
+    types: list[tuple[int, int, str]]
+    """What is in its pages: first byte, bytes and tag of each run that has one."""
+    translated_pages: int
+    """Pages that this host had to translate, for or from a machine of another type."""
+    untranslatable: int
+    """Numbers in them that have no counterpart here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +123,5 @@ class HostStatus:
     quota_bytes: int
     repairs: list[str]
     """What was repaired at start."""
+    machine: str
+    """Its machine type: `little-ieee`, `big-ieee` or `vax`."""

@@ -1,6 +1,7 @@
 """Type tags: how an object remembers the dtype and shape it was created with, as `numpy:<u4:(1024,)`."""
 
 import ast
+import math
 import re
 from functools import lru_cache
 from typing import Any
@@ -81,6 +82,56 @@ def agree(
             f"leave the dtype out, and view the array as what you need"
         )
     return asked, stored_shape if shape is None else shape
+
+
+# Tags that NumPy has no dtype for, or the same word.
+_WORDS = {"bytes", "char", "offset", "bfloat16", "int128", "uint128"}
+
+
+def words_of(what: Any) -> str:
+    """What hosts of other machine types are told of elements of this dtype, or such words themselves. The byte order that a
+    dtype names does not count: that of the host's machine is meant."""
+    if isinstance(what, str) and (what in _WORDS or what.startswith(("{", "#"))):
+        return what
+    dtype = storable(what)
+    fields = _fields(dtype, 0)
+    if len(fields) == 1 and fields[0][0] == 0 and fields[0][2] * _size(fields[0][1]) == dtype.itemsize:
+        return fields[0][1]
+    return f"{{{dtype.itemsize}: " + ", ".join(f"{at} {word}*{n}" if n > 1 else f"{at} {word}" for at, word, n in fields) + "}"
+
+
+def _fields(dtype: np.dtype[Any], begin: int) -> list[tuple[int, str, int]]:
+    """Offset, word and number of each of its numbers."""
+    if dtype.names is not None and dtype.fields is not None:
+        inside = [_fields(of, begin + at) for of, at in sorted((f[:2] for f in dtype.fields.values()), key=lambda f: f[1])]
+        return [field for of in inside for field in of]
+    if dtype.subdtype is not None:
+        of, shape = dtype.subdtype
+        each = _fields(of, begin)
+        times = math.prod(shape)
+        if len(each) == 1 and each[0][2] * _size(each[0][1]) == of.itemsize:
+            return [(begin, each[0][1], each[0][2] * times)]
+        return [(at + n * of.itemsize, word, many) for n in range(times) for at, word, many in each]
+    size = dtype.itemsize
+    match dtype.kind:
+        case "b" | "S" | "V":
+            return [(begin, "bytes", size)]
+        case "i" | "u":
+            return [(begin, f"int{8 * size}", 1)]
+        case "M" | "m":
+            return [(begin, "int64", 1)]
+        case "U":
+            return [(begin, "int32", size // 4)]
+        case "f" if size <= 8:
+            return [(begin, f"float{8 * size}", 1)]
+        case "c" if size <= 16:
+            return [(begin, f"float{4 * size}", 2)]
+    raise TypeError(f"dtype {dtype} has no counterpart on other machines: leave its pages without a tag")
+
+
+def _size(word: str) -> int:
+    """Bytes of one such number."""
+    return 1 if word == "bytes" else int(word.lstrip("intfloa")) // 8
 
 
 def _text(dtype: np.dtype[Any]) -> str:

@@ -152,6 +152,7 @@ impl Host {
             coherence: Coherence::Local,
             read_only: false,
             fixed: fixed.then(|| commonhold::Fixed::asked(room_bytes.unwrap_or(0))),
+            types: commonhold::tags::Types::default(),
         };
         let options = shared(options, coherence, on_loss, scheduler).or_raise(py)?;
         // SAFETY: the caller keeps the descriptor open until this call returns.
@@ -180,6 +181,17 @@ impl Host {
         #[pyo3(from_py_with = natural)] size_bytes: u64,
     ) -> PyResult<()> {
         self.asks(py, name, move |host, name| host.resize(name, size_bytes))
+    }
+
+    fn tag(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        #[pyo3(from_py_with = natural)] offset: u64,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<u64>,
+        tag: String,
+    ) -> PyResult<()> {
+        self.asks(py, name, move |host, name| host.tag(name, offset, length.unwrap_or(0), &tag))
     }
 
     fn remove(&self, py: Python<'_>, name: &str) -> PyResult<()> {

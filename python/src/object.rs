@@ -309,6 +309,25 @@ impl Object {
         waiting(py, move || object.resize(size_bytes))
     }
 
+    /// Says what is in its pages, in words (`docs/TYPES.md`).
+    #[pyo3(signature = (tag, offset = 0, length = None))]
+    fn tag_pages(
+        &self,
+        py: Python<'_>,
+        tag: String,
+        #[pyo3(from_py_with = natural)] offset: u64,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<u64>,
+    ) -> PyResult<()> {
+        let object = self.opened(py)?.object;
+        waiting(py, move || object.tag(offset, length.unwrap_or(0), &tag))
+    }
+
+    /// What is in its pages: first byte, bytes and tag of each run that has one.
+    fn tags(&self, py: Python<'_>) -> PyResult<Vec<(u64, u64, String)>> {
+        let object = self.opened(py)?.object;
+        waiting(py, move || object.tags()).map(|types| records::tagged(&types))
+    }
+
     /// Creates an object that has this one's pages as they are at one instant, and opens it.
     #[allow(clippy::too_many_arguments)] // as above
     #[pyo3(signature = (name, offset = 0, length = None, *, writable = false, whole = false, permissions = 0o600,

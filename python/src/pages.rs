@@ -109,6 +109,12 @@ impl Pages {
         }
     }
 
+    /// Says what is in pages of the object, in words.
+    fn tag(&self, py: Python<'_>, tag: String, offset: u64, length: u64) -> PyResult<()> {
+        let object = self.opened.object.clone();
+        waiting(py, move || object.tag(offset, length, &tag))
+    }
+
     fn __len__(&self) -> usize {
         self.length
     }

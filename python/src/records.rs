@@ -1,5 +1,6 @@
 //! What a host tells of objects, mappings and itself, as the data classes of `commonhold/_records.py`.
 
+use commonhold::tags::Types;
 use commonhold::{
     EntryInfo, HostStatus, MappingInfo, ObjectInfo, OnLastDeath, PagerKind, Protection, Sharing, SyncMode,
 };
@@ -79,8 +80,17 @@ pub(crate) fn object<'py>(py: Python<'py>, info: &ObjectInfo) -> PyResult<Bound<
         page_tables: info.page_tables,
         address: info.options.fixed.map(|fixed| fixed.address),
         room_bytes: info.options.fixed.map(|fixed| fixed.room_bytes),
+        types: tagged(&info.options.types),
+        translated_pages: info.translated.pages,
+        untranslatable: info.translated.losses.count(),
     });
     record(py, "ObjectStat", &fields)
+}
+
+/// First byte, bytes and tag of each run of pages that has one.
+pub(crate) fn tagged(types: &Types) -> Vec<(u64, u64, String)> {
+    let page = commonhold::PAGE_SIZE_BYTES;
+    types.all().map(|run| (run.first * page, run.count * page, run.tag.to_string())).collect()
 }
 
 fn sync_word(sync: SyncMode) -> &'static str {
@@ -128,6 +138,7 @@ pub(crate) fn status<'py>(py: Python<'py>, status: &HostStatus) -> PyResult<Boun
         kernel_faults: status.kernel_faults,
         quota_bytes: status.quota_bytes,
         repairs: status.repairs.clone(),
+        machine: status.machine.as_str(),
     });
     record(py, "HostStatus", &fields)
 }

@@ -171,10 +171,15 @@ impl Etcd {
 
     /// A host of theirs, called `hostN`, with a lease of six seconds.
     pub fn host(&self, number: usize) -> TestHost {
+        self.host_with(number, &[])
+    }
+
+    /// The same, with more words.
+    pub fn host_with(&self, number: usize, more: &[&str]) -> TestHost {
         let url = format!("etcd://{}/lab", self.clients.join(","));
         let (own, name) = (free_address(), format!("host{number}"));
         let words = ["--plain", "--listen", &own, "--name", &name, "--registry", &url, "--lease", "6"];
-        TestHost::with(&words)
+        TestHost::with(&[&words, more].concat())
     }
 }
 

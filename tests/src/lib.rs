@@ -27,6 +27,7 @@
 //! | `unmodified` | a program that knows nothing of us, with a library before it |
 //! | `user` | is another user for a moment |
 //! | `stuck` | locks of the kernel that are held for as long as a test likes |
+//! | `typed` | pages of numbers, as machines of each type have them |
 //! | `scratch` | directories on a real disk, and small file systems that fill up |
 //! | `wait` | waiting for a condition, with a deadline |
 //!
@@ -61,6 +62,7 @@ pub mod scratch;
 pub mod store;
 pub mod stranger;
 pub mod stuck;
+pub mod typed;
 pub mod unmodified;
 pub mod user;
 pub mod wait;

@@ -113,7 +113,7 @@ fn messages(object: u128, own: &Member, of_others: &Member) -> Vec<Message> {
         Call::Lookup(name("/shared")),
         Call::Open { name: name("/nothing"), who: root(), access: Access::ReadWrite },
         Call::WhereIs(object),
-        Call::Use { object: object + 1, who: root(), access: Access::ReadWrite, number: 1 },
+        Call::Use { object: object + 1, who: root(), access: Access::ReadWrite, number: 1, types: 0 },
         Call::GaveUp { home: of_others.host, object, former: of_others.host, number: 1 },
         Call::Leave { object, number: 1 },
         Call::About(object),
@@ -423,7 +423,8 @@ fn a_removed_object_is_not_anybodys() {
     bystanders.workers[0].ok("remove /shared");
     let nobody = || Credentials { uid: 1234, gid: 1234, groups: vec![] };
     for (who, may) in [(nobody(), false), (root(), true)] {
-        let used = stranger.ask(hosts[0], Call::Use { object, who, access: Access::ReadWrite, number: 1 });
+        let used =
+            stranger.ask(hosts[0], Call::Use { object, who, access: Access::ReadWrite, number: 1, types: 0 });
         match used {
             Ok(_) => assert!(may),
             Err(why) => assert!(!may && why.kind == ErrorKind::Permission, "{why}"),

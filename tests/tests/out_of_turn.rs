@@ -37,7 +37,8 @@ impl Guest {
     /// Begins with the object under that number.
     fn begins(&self, number: u64) {
         wait::until("the home lets it begin", || {
-            let call = Call::Use { object: self.object, who: root(), access: Access::ReadWrite, number };
+            let call =
+                Call::Use { object: self.object, who: root(), access: Access::ReadWrite, number, types: 0 };
             match self.stranger.ask(self.home, call) {
                 Ok(_) => Some(()),
                 Err(why) if why.kind == ErrorKind::Busy => None,
@@ -104,7 +105,7 @@ fn what_was_given_up_before_a_host_began_again_is_not_taken_from_it() {
     let gives_up = Call::GaveUp { home: guest.home, object, former: guest.stranger.me.host, number: 8 };
     guest.stranger.ask(guest.home, gives_up).unwrap();
     workers[1].ok("put m 0 7");
-    let begins = Call::Use { object, who: root(), access: Access::Read, number: 8 };
+    let begins = Call::Use { object, who: root(), access: Access::Read, number: 8, types: 0 };
     assert_eq!(guest.stranger.ask(guest.home, begins).unwrap_err().kind, ErrorKind::Busy);
     guest.begins(9);
 }

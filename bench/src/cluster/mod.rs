@@ -51,6 +51,8 @@ struct Settings {
     /// Seconds.
     lease: Option<u64>,
     awaiting: Awaiting,
+    /// Of each host, if not that of this machine.
+    machines: Vec<&'static str>,
     /// More words of the command line of each host.
     words: Vec<OsString>,
 }
@@ -61,6 +63,7 @@ impl Settings {
             page_sizes: vec![None; count],
             lease: None,
             awaiting: Awaiting::AsUsual,
+            machines: Vec::new(),
             words: Vec::new(),
         }
     }
@@ -119,6 +122,14 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// Starts one, with TLS, of hosts of these machine types.
+    pub fn of_machines(context: &Context, machines: &[&'static str]) -> Result<Cluster> {
+        let count = machines.len();
+        let directory = context.new_directory("cluster-of-machines")?;
+        let settings = Settings { machines: machines.to_vec(), ..Settings::of(count) };
+        Cluster::start_on(directory, Network::create(count), settings)
+    }
+
     /// Starts one, with TLS, of hosts with pages of these sizes, in bytes.
     pub fn of_page_sizes(context: &Context, sizes: &[u64]) -> Result<Cluster> {
         let settings =
@@ -167,6 +178,8 @@ impl Cluster {
             words.extend(["--idle-poll", "0"].map(Into::into));
         }
         words.extend(settings.page_sizes[number].map(|bytes| format!("--page-size={bytes}").into()));
+        let machine = settings.machines.get(number);
+        words.extend(machine.map(|machine| format!("--machine={machine}").into()));
         words.extend(settings.words.iter().cloned());
         let state = self.directory.join(format!("state-{number}"));
         self.hosts.push(self.network.at(number, || BenchHost::start_with(&state, words))?);

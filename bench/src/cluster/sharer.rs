@@ -93,6 +93,11 @@ impl Sharer {
         self.done("map-private")
     }
 
+    /// Says what is in all of its pages.
+    pub fn tag(&mut self, tag: &str) -> Result<()> {
+        self.done(&format!("tag {tag}"))
+    }
+
     /// Unmaps and closes it.
     pub fn close(&mut self) -> Result<()> {
         self.done("close")

@@ -77,6 +77,7 @@ mod swap_lost;
 mod sync_local;
 mod sync_remote;
 mod types;
+mod types_shared;
 mod wired;
 
 use crate::row::Row;
@@ -182,6 +183,8 @@ pub fn all() -> Vec<&'static dyn Row> {
         &heap_page_moves::PageMoves,
         &heap::AgainstFirstFit,
         &heap_damaged::Damaged,
+        &types_shared::ReadRatio,
+        &types_shared::Translations,
         &segments_fill::Fill,
         &segments_fill::FillMoving,
         &segments_alloc_ratio::AllocRatio,
@@ -244,6 +247,7 @@ mod tests {
                         wired.faults wired.attach_ratio wired.mappings wired.tail_ratio \
                         ipc.null_ratio ipc.wired_ratio ipc.copies ipc.out_of_line_ratio swap.lost sync.local_lock_ratio sync.remote_lock_messages sync.violations types.translate_gb_s_ratio types.table2 \
                         heap.alloc_ratio heap.scaling heap.page_moves heap.first_fit heap.damaged \
+                        types.read_ratio types.translations \
                         segments.fill segments.fill_moving segments.alloc_ratio segments.growth_copies \
                         segments.divergence segments.races \
                         images.data_include_us images.data_vs_rkyv \

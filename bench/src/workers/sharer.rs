@@ -60,6 +60,10 @@ impl Sharer {
                 self.create(name, &on_file, Some(&file)).and_then(|()| done())
             }
             ["open", name] => self.open(name).and_then(|()| done()),
+            ["tag", tag] => {
+                self.object()?.tag(0, 0, tag)?;
+                done()
+            }
             ["map-private"] => {
                 let options = MapOptions { sharing: Sharing::Private, ..objects::everything() };
                 self.mapping = Some(self.object()?.map(&options)?);

@@ -1,6 +1,7 @@
 //! Sizes, times and mode bits, as people write and read them.
 
 use commonhold::PageSize;
+use commonhold::tags::Machine;
 use std::time::Duration;
 
 /// The suffixes of sizes, smallest first: alone or with `iB` they count in 1024s, with `B` in 1000s.
@@ -40,6 +41,15 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// A sentence that says what is wrong and which sizes there are.
 pub fn parse_page_size(text: &str) -> Result<PageSize, String> {
     PageSize::new(parse_size(text)?).map_err(|error| error.message)
+}
+
+/// A type of machine, such as `big-ieee`.
+///
+/// # Errors
+/// A sentence that says which there are.
+pub fn parse_machine(text: &str) -> Result<Machine, String> {
+    let unknown = || format!("no such type of machine is known: give one of {}", Machine::words());
+    Machine::of_word(text).ok_or_else(unknown)
 }
 
 fn unit_of(suffix: &str) -> Option<u64> {

@@ -3,9 +3,10 @@
 
 use crate::people::People;
 use commonhold::Sharing;
+use commonhold::tags::{Machine, Tagged, Translated};
 use commonhold::{
-    CreateOptions, EntryInfo, HostStatus, MappingInfo, ObjectInfo, OnLastDeath, Ownership, PageSize,
-    PagerKind, Protection,
+    CreateOptions, EntryInfo, HostStatus, MappingInfo, ObjectInfo, OnLastDeath, Ownership, PAGE_SIZE_BYTES,
+    PageSize, PagerKind, Protection,
 };
 use serde::Serialize;
 
@@ -83,6 +84,10 @@ pub struct ObjectView {
     fault_deadline_ms: Option<u32>,
     pager_deadline_ms: Option<u32>,
     tag: String,
+    types: Vec<TypesView>,
+    /// In the format of which machine type it is stored; none: it has no tags.
+    stored_as: Option<&'static str>,
+    translated: Translated,
     resident_bytes: u64,
     dirty_bytes: u64,
     spilled_bytes: u64,
@@ -98,6 +103,26 @@ pub struct ObjectView {
     reverted_pages: u64,
     /// Another one whenever pages went back to an older version.
     loss_generation: u64,
+}
+
+/// Pages that have a tag.
+#[derive(Debug, Serialize)]
+pub struct TypesView {
+    offset: u64,
+    length: u64,
+    tag: String,
+    hash: String,
+}
+
+impl TypesView {
+    fn new(run: &Tagged<'_>) -> TypesView {
+        TypesView {
+            offset: run.first * PAGE_SIZE_BYTES,
+            length: run.count * PAGE_SIZE_BYTES,
+            tag: run.tag.to_string(),
+            hash: format!("{:016x}", run.tag.hash()),
+        }
+    }
 }
 
 /// The word for what happens after a killed last mapper.
@@ -150,6 +175,9 @@ impl ObjectView {
             fault_deadline_ms: options.fault_deadline(),
             pager_deadline_ms: options.pager_deadline_ms,
             tag: options.tag.clone(),
+            types: options.types.all().map(|run| TypesView::new(&run)).collect(),
+            stored_as: options.types.format().map(Machine::word),
+            translated: info.translated,
             resident_bytes: info.resident_bytes,
             dirty_bytes: info.dirty_bytes,
             spilled_bytes: info.spilled_bytes,

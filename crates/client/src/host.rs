@@ -6,8 +6,8 @@ use crate::{
     Access, ClusterHost, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, MappingInfo, Name, Object,
     ObjectId, Pager, PagerKind, Result, Seen, TracePlace, Traced, locate, pager,
 };
-use commonhold_object::limits;
 use commonhold_object::wire::{Reply, Request};
+use commonhold_object::{Tagging, limits};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -160,6 +160,14 @@ impl Host {
             )));
         }
         self.do_it(&Request::Resize { name, size_bytes, of: None })
+    }
+
+    /// Says what is in pages of an object: bytes `offset` to `offset + length` (0: all from there on) have that tag from now on,
+    /// and hosts of other machine types translate them (`docs/TYPES.md`). Refused while another host than the object's home
+    /// uses it.
+    pub fn tag(&self, name: &str, offset: u64, length: u64, tag: &str) -> Result<()> {
+        let tagging = Tagging { offset, length, tag: tag.to_owned() };
+        self.do_it(&Request::Tag { name: Name::new(name)?, of: None, tagging })
     }
 
     /// Frees the name now, and the memory when the last mapping goes. A backing file is never deleted.

@@ -40,6 +40,7 @@ mod wired;
 pub use channel::{Channel, ChannelOptions, Message, Received, Region};
 pub use commonhold_channel::{Buffer, Landing};
 pub use commonhold_heap::{Problem, Report as HeapReport, Tagged};
+pub use commonhold_object::tags;
 pub use commonhold_object::wire::Sizing;
 pub use commonhold_object::{
     Access, ClusterHost, Coherence, Counts, CreateOptions, EntryInfo, Error, ErrorKind, Fixed, HostStatus,

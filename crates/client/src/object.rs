@@ -9,8 +9,9 @@ use crate::{
     Access, CreateOptions, EntryInfo, Error, ErrorKind, MapOptions, Mapping, Name, ObjectId, ObjectInfo,
     PAGE_SIZE_BYTES, PageState, PagerKind, Result, copying, direct, own,
 };
+use commonhold_object::tags::Types;
 use commonhold_object::wire::{OpenReply, Reply, Request};
-use commonhold_object::{PageRange, Place, Synced, limits, pages_of};
+use commonhold_object::{PageRange, Place, Synced, Tagging, limits, pages_of};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -551,6 +552,18 @@ impl Object {
     /// Copies bytes in.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         copying::write(self, data, offset)
+    }
+
+    /// Says what is in its pages: bytes `offset` to `offset + length` (0: all from there on) have that tag from now on, and
+    /// hosts of other machine types translate them (`docs/TYPES.md`). Refused while another host than its home uses it.
+    pub fn tag(&self, offset: u64, length: u64, tag: &str) -> Result<()> {
+        let tagging = Tagging { offset, length, tag: tag.to_owned() };
+        self.core.ask(&Request::TagOpened { object: self.core.id, tagging }).map(drop)
+    }
+
+    /// The tags that its pages have now.
+    pub fn tags(&self) -> Result<Types> {
+        Ok(self.info()?.options.types)
     }
 
     /// Changes its size. Mappings past a smaller size stay, and touching them raises SIGBUS.

@@ -23,6 +23,7 @@ pub mod server;
 pub mod set_aside;
 pub mod shared;
 pub mod spill;
+pub mod types;
 pub mod waiting;
 pub mod workers;
 

@@ -8,6 +8,7 @@ use crate::on_way::OnWay;
 use crate::patience::{LITTLE, PATIENCE, Patience};
 use crate::refuge::Refuge;
 use crate::seeing::Seen;
+use crate::types::HostTypes;
 use crate::workers::{PagerThreads, Share, Workers};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, ObjectId, Result};
@@ -52,6 +53,8 @@ pub struct Machine {
     pub scheduling: Arc<Workers>,
     /// What happened so far.
     pub counters: Counters,
+    /// What the bytes in its memory mean.
+    pub types: Arc<HostTypes>,
     /// The state directory.
     pub directory: PathBuf,
     /// The kernel's name for this boot.
@@ -149,6 +152,7 @@ impl Machine {
             ahead: Workers::new(16),
             scheduling: Workers::new(64),
             counters: Counters::default(),
+            types: Arc::default(),
             directory: directory.to_owned(),
             boot_id,
             caches: Mutex::default(),

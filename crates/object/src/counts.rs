@@ -2,6 +2,7 @@
 //! use the object, and of that host alone.
 
 use crate::{Name, ObjectId, PageSize};
+use commonhold_tags::Translated;
 use serde::{Deserialize, Serialize};
 
 /// How a message between hosts is counted.
@@ -63,6 +64,10 @@ pub struct Counts {
     pub synced_pages: u64,
     /// Those of them that another host had synced meanwhile: its version was replaced.
     pub conflicts: u64,
+    /// Pages that came from hosts of other machine types.
+    pub translated: Translated,
+    /// Pages that were read or stored in the format of another machine type.
+    pub stored_translated: Translated,
 }
 
 impl Counts {

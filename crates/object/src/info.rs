@@ -1,6 +1,7 @@
 //! What a host tells of its objects, mappings and itself.
 
 use crate::{CreateOptions, MappingId, Name, ObjectId, Ownership, Protection, Sharing};
+use commonhold_tags::Translated;
 use serde::{Deserialize, Serialize};
 
 /// State of one page (Shirriff, section 6, mincore).
@@ -91,6 +92,8 @@ pub struct ObjectInfo {
     pub modified_ns: u64,
     /// Of a wired object in an arena. None: it has memory of its own.
     pub place: Option<Place>,
+    /// What this host has translated of it, from other hosts or of what is stored.
+    pub translated: Translated,
 }
 
 /// Where a wired object lies: the descriptor of whoever opens it is its arena's.
@@ -216,6 +219,12 @@ pub struct HostStatus {
     pub quota_bytes: u64,
     /// The last lines of what was repaired at start.
     pub repairs: Vec<String>,
+    /// Its machine type: byte order and format of floats.
+    pub machine: String,
+    /// Pages that came from hosts of other machine types.
+    pub translated: Translated,
+    /// Pages that were read or stored in the format of another machine type.
+    pub stored_translated: Translated,
 }
 
 #[cfg(test)]

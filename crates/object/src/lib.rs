@@ -16,7 +16,10 @@ pub mod page;
 pub mod page_size;
 pub mod permission;
 pub mod system_v;
+pub mod tagging;
 pub mod wire;
+
+pub use commonhold_tags as tags;
 
 pub use address_map::{AddressMap, Region};
 pub use coherence::{Coherence, OnLoss, Scheduler};
@@ -37,6 +40,7 @@ pub use options::{
 pub use page::{PAGE_SIZE_BYTES, PageRange, page_aligned, pages_of};
 pub use page_size::PageSize;
 pub use permission::{Access, Credentials, Ownership};
+pub use tagging::Tagging;
 
 /// Identifies an object for as long as its host's state directory exists; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]

@@ -2,6 +2,7 @@
 
 use crate::coherence::{Coherence, OnLoss};
 use crate::{Error, Fixed, PageSize, Result, limits};
+use commonhold_tags::Types;
 use serde::{Deserialize, Serialize};
 
 /// The tag of channels.
@@ -145,6 +146,8 @@ pub struct CreateOptions {
     pub read_only: bool,
     /// It has one address in all processes of all hosts, which it is given when it is created (`docs/FIXED.md`).
     pub fixed: Option<Fixed>,
+    /// What is in its pages, for machines of other formats (`docs/TYPES.md`). No object is created with any.
+    pub types: Types,
 }
 
 impl Default for CreateOptions {
@@ -169,6 +172,7 @@ impl Default for CreateOptions {
             translation: Translation::Paged,
             read_only: false,
             fixed: None,
+            types: Types::default(),
         }
     }
 }

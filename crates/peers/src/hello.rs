@@ -3,6 +3,7 @@
 use crate::certificate::check_host_name;
 use commonhold_coherence::HostId;
 use commonhold_object::Result;
+use commonhold_tags::Machine;
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages that hosts of this version send each other. Hosts of one cluster speak the same. From the
@@ -23,13 +24,21 @@ pub struct Hello {
     pub incarnation: u64,
     /// Version of the messages: [`PROTOCOL_VERSION`].
     pub version: u16,
+    /// Its machine type, by name: what the pages that it sends mean.
+    pub machine: String,
 }
 
 impl Hello {
     /// Of a host of this version.
     pub fn new(cluster: [u8; 16], host: HostId, name: &str, incarnation: u64) -> Result<Hello> {
         check_host_name(name)?;
-        Ok(Hello { cluster, host, name: name.to_owned(), incarnation, version: PROTOCOL_VERSION })
+        let (name, machine) = (name.to_owned(), Machine::HERE.word().to_owned());
+        Ok(Hello { cluster, host, name, incarnation, version: PROTOCOL_VERSION, machine })
+    }
+
+    /// Of a host of another machine type than this program's.
+    pub fn on(self, machine: Machine) -> Hello {
+        Hello { machine: machine.word().to_owned(), ..self }
     }
 
     /// `host 3 ("left")`: for errors.

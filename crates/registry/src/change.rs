@@ -3,6 +3,7 @@
 use crate::record::ObjectRecord;
 use crate::tree::Node;
 use crate::{Registry, unknown};
+use commonhold_object::tags::Types;
 use commonhold_object::{Credentials, Error, ErrorKind, Name, ObjectId, Ownership, Result, system_v};
 
 /// How a name is changed.
@@ -47,6 +48,13 @@ impl Registry {
         let mut record = self.record(id)?.clone();
         record.options.size_bytes = size_bytes;
         record.charged_bytes = charged_bytes;
+        self.replace(record)
+    }
+
+    /// Notes what is in its pages.
+    pub fn set_types(&mut self, id: ObjectId, types: &Types) -> Result<ObjectRecord> {
+        let mut record = self.record(id)?.clone();
+        record.options.types = types.clone();
         self.replace(record)
     }
 

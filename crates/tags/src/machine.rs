@@ -52,6 +52,11 @@ impl Machine {
         }
     }
 
+    /// The names of all that are known, for who gave another.
+    pub fn words() -> String {
+        Machine::ALL.map(Machine::word).join(", ")
+    }
+
     /// The machine of a name; `None`: it is not known, and what it would mean neither.
     pub fn of_word(word: &str) -> Option<Machine> {
         Machine::ALL.into_iter().find(|machine| machine.word() == word)

@@ -1,5 +1,6 @@
 //! What is in a range of memory.
 
+use crate::map::PAGE_BYTES;
 use std::fmt;
 
 /// A type that machines have.
@@ -111,6 +112,48 @@ impl Tag {
         }
         let fits = bytes > 0 && end <= u64::from(bytes) && fields.len() <= MOST_FIELDS;
         fits.then_some(Tag::Record { bytes, fields })
+    }
+
+    /// Whether a page never ends within a number, wherever in a row of records it ends: they divide a page, or each number
+    /// lies at a multiple of its size, as C and NumPy's aligned types have it.
+    pub fn fits_pages(&self) -> bool {
+        match self {
+            Tag::Of(_) => true,
+            Tag::Record { bytes, fields } => {
+                let aligned = |field: &Field| {
+                    let size = field.of.bytes() as u32;
+                    field.offset.is_multiple_of(size) && bytes.is_multiple_of(size)
+                };
+                self.divides_page() || fields.iter().all(aligned)
+            }
+        }
+    }
+
+    /// Whether so many bytes, from the first element on, end between numbers.
+    pub fn ends_after(&self, bytes: u64) -> bool {
+        match self {
+            Tag::Of(of) => bytes.is_multiple_of(of.bytes() as u64),
+            Tag::Record { bytes: record, fields } => {
+                let end = bytes % u64::from(*record);
+                let cuts = |field: &Field| {
+                    let (first, size) = (u64::from(field.offset), field.of.bytes() as u64);
+                    let inside = first < end && end < first + u64::from(field.count) * size;
+                    inside && !(end - first).is_multiple_of(size)
+                };
+                !fields.iter().any(cuts)
+            }
+        }
+    }
+
+    /// Whether a page holds whole elements.
+    pub fn divides_page(&self) -> bool {
+        PAGE_BYTES.is_multiple_of(self.bytes())
+    }
+
+    /// By what it is known where its text is too long: FNV-1a of the text, of 64 bits.
+    pub fn hash(&self) -> u64 {
+        let step = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        self.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, step)
     }
 
     /// The tag of a text: a type (`float32`), or a record (`{24: 0 int32, 8 float64*2}`). `None`: it

@@ -58,6 +58,43 @@ impl<'t> Translation<'t> {
         needed.then_some(Translation { tag, from, to })
     }
 
+    /// Translates bytes that begin so far inside of an element, to another buffer as long. A part of a number at the end stays
+    /// as it is. Gives what had no counterpart.
+    pub(crate) fn apply_inside(&self, begin: usize, source: &[u8], target: &mut [u8]) -> Losses {
+        let mut losses = Losses::default();
+        let Tag::Record { bytes, fields } = self.tag else {
+            let whole = source.len() / self.tag.bytes() * self.tag.bytes();
+            if let Tag::Of(of) = self.tag {
+                let step = step(*of, self.from, self.to);
+                translate(step, &source[..whole], &mut target[..whole], &mut losses);
+            }
+            target[whole..].copy_from_slice(&source[whole..]);
+            return losses;
+        };
+        target.copy_from_slice(source);
+        let record = *bytes as usize;
+        let (mut done, mut at) = (0, begin % record);
+        while done < source.len() {
+            let length = (record - at).min(source.len() - done);
+            for field in fields {
+                let size = field.of.bytes();
+                let first = field.offset as usize;
+                let low = first.max(at);
+                let high = (first + field.count as usize * size).min(at + length);
+                let numbers = high.saturating_sub(low) / size * size;
+                if numbers > 0 {
+                    let begin = done + low - at;
+                    let part = begin..begin + numbers;
+                    let step = step(field.of, self.from, self.to);
+                    translate(step, &source[part.clone()], &mut target[part], &mut losses);
+                }
+            }
+            done += length;
+            at = 0;
+        }
+        losses
+    }
+
     /// Translates whole elements from one buffer to another as long. Gives what had no counterpart.
     pub fn apply(&self, source: &[u8], target: &mut [u8]) -> Result<Losses, Refused> {
         let element = self.tag.bytes();

@@ -6,8 +6,10 @@
 //! set, an operand that traps. There are no infinities, and nothing is below the smallest normal
 //! number.
 
+use serde::{Deserialize, Serialize};
+
 /// What had no counterpart, and what is there in its place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
     /// Too large, or infinite: the largest number of that sign.
     pub overflows: u64,

@@ -7,7 +7,7 @@ use commonhold_object::wire::{
 };
 use commonhold_object::{
     Access, CreateOptions, EntryInfo, Error, ErrorKind, MapFlags, MappingId, Name, ObjectId, Ownership,
-    PageState, Protection, SessionId, Sharing, Synced,
+    PageState, Protection, SessionId, Sharing, Synced, Tagging,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -63,6 +63,10 @@ fn replies(bytes: &[u8]) {
     });
 }
 
+fn tagging() -> Tagging {
+    Tagging { offset: 4096, length: 0, tag: "{24: 0 int32, 8 float64*2}".into() }
+}
+
 fn name() -> Name {
     Name::new("/lab/weights").expect("a name")
 }
@@ -100,6 +104,8 @@ fn sample_requests() -> Vec<Vec<u8>> {
             sizing: commonhold_object::wire::Sizing::Exactly,
         },
         Request::SetModified { name: name(), modified_ns: 5, of: None },
+        Request::Tag { name: name(), of: None, tagging: tagging() },
+        Request::TagOpened { object, tagging: tagging() },
         Request::SetMode { name: name(), mode: 0o644, of: None },
         Request::SetOwner { name: name(), uid: Some(1), gid: None, of: None },
         Request::Map(map),

@@ -26,6 +26,8 @@
 //! count M first stride pages ledger threads    round M O pages ledger    pair M …    follow M …    halt
 //! counted M first stride pages ledger
 //! link M count seed     walk ADDRESS seed     occupy ADDRESS length     still-own ADDRESS length
+//! tag O offset length TYPE       tag-name /name offset length TYPE       tags O
+//! numbers fill|check M first count seed MACHINE TYPE    (as that machine has them)
 //! channel verb C …     (see `channels`)     by-name verb …     (see `primitives`)
 //! record M O registers path host process writes% pause-us sync-every      (notes every read and write; see `history`)
 //! ```
@@ -40,6 +42,7 @@ mod objects;
 mod pinned;
 mod primitives;
 mod process;
+mod typed;
 
 use commonhold::{Channel, Host, Mapping, Object};
 use std::collections::HashMap;
@@ -154,6 +157,7 @@ impl Agent {
             "fill" | "check" | "faults" | "no-faults" | "put" | "get" | "read-in" | "write-out"
             | "read-file-in" | "raw-mmap" | "raw-munmap" | "raw-dontneed" | "raw-mremap" | "counted"
             | "read-at" | "write-at" | "regain" | "await" => self.on_memory(words),
+            "tag" | "tag-name" | "tags" | "numbers" => self.on_types(words),
             "channel" => self.on_channels(&words[1..]),
             "by-name" => self.on_primitives(&words[1..]),
             "record" => self.on_history(words),

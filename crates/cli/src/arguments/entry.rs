@@ -1,9 +1,10 @@
 //! Arguments of the two hidden commands under which host and keeper run. Both are written by the crate `keeper`, not
 //! by people.
 
-use crate::units::parse_page_size;
+use crate::units::{parse_machine, parse_page_size};
 use clap::Args;
 use commonhold::PageSize;
+use commonhold::tags::Machine;
 use commonhold_host::EtcdPlace;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -132,6 +133,21 @@ impl Place {
     }
 }
 
+/// What bytes in a host's memory mean, as people and the keeper write it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct MachineType {
+    /// Byte order and floats of the programs here: little-ieee, big-ieee or vax; those of this machine unless given
+    #[arg(long, value_name = "TYPE", value_parser = parse_machine)]
+    pub machine: Option<Machine>,
+}
+
+impl MachineType {
+    /// The words of a command line that say the same.
+    pub fn words(&self) -> Vec<OsString> {
+        self.machine.map_or_else(Vec::new, |machine| vec!["--machine".into(), machine.word().into()])
+    }
+}
+
 /// Where Prometheus may ask for a host's numbers, as people and the keeper write it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct Metrics {
@@ -165,6 +181,9 @@ pub struct Serve {
     /// Limits.
     #[command(flatten)]
     pub limits: Limits,
+    /// What its bytes mean.
+    #[command(flatten)]
+    pub machine: MachineType,
     /// Its cluster.
     #[command(flatten)]
     pub place: Place,
@@ -208,12 +227,14 @@ mod tests {
         let limits =
             Limits { budget: Some(1 << 30), max_clients: Some(7), file_system, ..Default::default() };
         let words = ["commonhold", "keeper", "--state", "/x", "--lock-fd", "3", "--"].map(OsString::from);
-        let line = CommandLine::try_parse_from(words.into_iter().chain(limits.words())).unwrap();
+        let machine = MachineType { machine: Some(Machine::VAX) };
+        let given = limits.words().into_iter().chain(machine.words());
+        let line = CommandLine::try_parse_from(words.into_iter().chain(given)).unwrap();
         let Command::Keeper(keeper) = line.command else { panic!("not keeper") };
         assert_eq!(keeper.lock_fd, 3);
         let words = ["commonhold", "serve", "--state", "/x", "--keeper-fd", "4"].map(OsString::from);
         let line = CommandLine::try_parse_from(words.into_iter().chain(keeper.host_arguments)).unwrap();
         let Command::Serve(serve) = line.command else { panic!("not serve") };
-        assert_eq!((serve.keeper_fd, serve.limits), (4, limits));
+        assert_eq!((serve.keeper_fd, serve.limits, serve.machine), (4, limits, machine));
     }
 }

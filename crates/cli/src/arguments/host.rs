@@ -1,7 +1,7 @@
 //! Arguments of `host`.
 
 use super::Form;
-use super::entry::{Metrics, Place};
+use super::entry::{MachineType, Metrics, Place};
 use crate::units::parse_size;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -50,6 +50,9 @@ pub struct Start {
     /// times for several. From local file systems they are always taken
     #[arg(long, value_name = "TYPE")]
     pub file_system: Vec<String>,
+    /// What its bytes mean.
+    #[command(flatten)]
+    pub machine: MachineType,
     /// Its cluster.
     #[command(flatten)]
     pub place: Place,

@@ -48,6 +48,8 @@ pub enum Command {
     Snapshot(objects::Snapshot),
     /// Change the size of an object
     Resize(objects::Resize),
+    /// Say what is in pages of an object, for hosts of other machine types
+    Tag(objects::Tag),
     /// List the objects and directories of a directory
     Ls(objects::List),
     /// Tell all there is to know of objects or directories

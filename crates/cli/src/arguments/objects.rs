@@ -217,6 +217,26 @@ pub struct Resize {
     pub form: Form,
 }
 
+/// `tag`.
+#[derive(Debug, Args)]
+pub struct Tag {
+    /// Name of the object
+    pub name: String,
+    /// What is there: bytes, int8 to int128, offset, float16, bfloat16, float32, float64, a record such as
+    /// "{24: 0 int32, 8 float64*2}", or # and the hash of a record that the object has
+    #[arg(value_name = "TYPE")]
+    pub tag: String,
+    /// From this byte on, of a page
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size, allow_negative_numbers = true)]
+    pub offset: u64,
+    /// So many bytes, of whole pages; to the end unless given
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_negative_numbers = true)]
+    pub length: Option<u64>,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
 /// `ls`.
 #[derive(Debug, Args)]
 pub struct List {

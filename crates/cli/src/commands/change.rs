@@ -1,6 +1,6 @@
 //! Commands that change what a name stands for: `resize`, `rm`, `mv`, `chmod`, `chown`, `revert`.
 
-use crate::arguments::objects::{OneName, Remove, Rename, Resize, SetMode, SetOwner};
+use crate::arguments::objects::{OneName, Remove, Rename, Resize, SetMode, SetOwner, Tag};
 use crate::failure::{Done, all_done};
 use crate::output::{answer, count, say_json};
 use crate::units::format_size;
@@ -32,6 +32,20 @@ pub fn resize(host: &Host, arguments: &Resize) -> Done {
     answer(arguments.form.json, &json!({ "name": arguments.name, "size_bytes": arguments.size }), |_| {
         format!("{}: {}", arguments.name, format_size(arguments.size))
     })
+}
+
+/// Says what is in pages of an object.
+pub fn tag(host: &Host, arguments: &Tag) -> Done {
+    let Tag { name, tag, offset, length, form } = arguments;
+    if *length == Some(0) {
+        return Err(Error::invalid(
+            "a tag is of one page at least: leave --length out for all from there on",
+        )
+        .into());
+    }
+    host.tag(name, *offset, length.unwrap_or(0), tag)?;
+    let view = json!({ "name": name, "offset": offset, "length": length, "tag": tag });
+    answer(form.json, &view, |_| format!("{name}: {tag}"))
 }
 
 /// Removes objects and directories.

@@ -9,6 +9,7 @@ use crate::people::People;
 use crate::place::HostPlace;
 use crate::units::{format_milliseconds, format_size};
 use crate::view::HostView;
+use commonhold::tags::Translated;
 use commonhold::{Error, ErrorKind, Host, HostStatus, Result};
 use commonhold_object::error::Doing;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,7 @@ fn start(place: &HostPlace, arguments: Start) -> Done {
             max_clients: arguments.max_clients,
             file_system: arguments.file_system,
         },
+        machine: arguments.machine,
         place: cluster,
         metrics: arguments.metrics,
         any: quiet,
@@ -248,9 +250,30 @@ fn status_table(status: &HostStatus) -> String {
         ("evicted", count(status.pages_evicted, "page")),
         ("syncs", status.syncs.to_string()),
         ("kernel access", kernel.to_owned()),
+        ("machine", status.machine.clone()),
     ];
+    let pages = status.translated.and(status.stored_translated);
+    if pages.pages > 0 {
+        rows.push(("translated", translated(&pages)));
+    }
     rows.extend(status.repairs.iter().map(|repair| ("repaired", repair.clone())));
     columns(None, rows.into_iter().map(|(key, value)| vec![key.to_owned(), value]).collect(), &[])
+}
+
+/// What was translated, and what had no counterpart.
+pub fn translated(all: &Translated) -> String {
+    let losses = all.losses;
+    let kinds = [
+        (losses.overflows, "too large"),
+        (losses.underflows, "too small"),
+        (losses.nans, "not a number"),
+        (losses.negative_zeros, "-0"),
+        (losses.rounded, "rounded"),
+    ];
+    let lost = kinds.iter().filter(|(number, _)| *number > 0);
+    let lost: Vec<String> = lost.map(|(number, word)| format!("{number} {word}")).collect();
+    let pages = count(all.pages, "page");
+    if lost.is_empty() { pages } else { format!("{pages}; without counterpart: {}", lost.join(", ")) }
 }
 
 fn quota(status: &HostStatus) -> String {

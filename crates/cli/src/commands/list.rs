@@ -137,6 +137,7 @@ mod tests {
             warning: String::new(),
             home: String::new(),
             is_elsewhere: false,
+            translated: Default::default(),
             page_tables: 0,
             modified_ns: 0,
             place: None,

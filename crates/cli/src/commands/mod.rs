@@ -35,6 +35,7 @@ pub fn run(line: CommandLine) -> Done {
         Command::Create(arguments) => create::create(&place.connect()?, arguments),
         Command::Snapshot(arguments) => contents::snapshot(&place.connect()?, &arguments),
         Command::Resize(arguments) => change::resize(&place.connect()?, &arguments),
+        Command::Tag(arguments) => change::tag(&place.connect()?, &arguments),
         Command::Ls(arguments) => list::list(&place.connect()?, &arguments),
         Command::Stat(arguments) => show::stat(&place.connect()?, &arguments),
         Command::Cat(arguments) => contents::cat(&place.connect()?, &arguments),

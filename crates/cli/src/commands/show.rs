@@ -7,7 +7,13 @@ use crate::output::{answer, columns, count, say, say_json};
 use crate::people::People;
 use crate::units::{format_milliseconds, format_mode, format_size};
 use crate::view::{EntryView, MappingView, last_death_word, strict_page_size};
-use commonhold::{EntryInfo, Fixed, Host, Losses, ObjectInfo, Ownership, PagerKind, Translation};
+use commonhold::tags::Tagged;
+use commonhold::{
+    EntryInfo, Fixed, Host, Losses, ObjectInfo, Ownership, PAGE_SIZE_BYTES, PagerKind, Translation,
+};
+
+/// A tag that is longer is told by its hash.
+const LONGEST_TAG: usize = 64;
 
 /// Tells all there is to know of each name.
 pub fn stat(host: &Host, arguments: &Names) -> Done {
@@ -86,6 +92,14 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
         ("tag", (!options.tag.is_empty()).then(|| options.tag.clone())),
     ];
     lines.extend(optional.into_iter().filter_map(|(key, value)| Some((key, value?))));
+    let runs = options.types.all().map(|run| ("types", of_pages(&run)));
+    lines.extend(runs);
+    if let Some(format) = options.types.format() {
+        lines.push(("stored as", format.word().to_owned()));
+    }
+    if info.translated.pages > 0 {
+        lines.push(("translated", super::host::translated(&info.translated)));
+    }
     lines.push(("memory", memory(info)));
     lines.push((
         "use",
@@ -111,6 +125,17 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
 /// Where it is in all processes, and how far it may grow there.
 fn address(fixed: Fixed) -> String {
     format!("{:#x} in all processes, room for {}", fixed.address, format_size(fixed.room_bytes))
+}
+
+/// Which pages have which tag. A long one is known by its hash.
+fn of_pages(run: &Tagged<'_>) -> String {
+    let text = run.tag.to_string();
+    let tag = match text.len() {
+        0..=LONGEST_TAG => text,
+        _ => format!("#{:016x}, a record of {} bytes", run.tag.hash(), run.tag.bytes()),
+    };
+    let (first, bytes) = (run.first * PAGE_SIZE_BYTES, run.count * PAGE_SIZE_BYTES);
+    format!("{} from byte {first} on: {tag}", format_size(bytes))
 }
 
 /// Whether processes share its page tables, and what proves it.

@@ -1,6 +1,7 @@
 //! What the processes run that `keeper` starts: the hidden commands `serve` and `keeper`.
 
 use crate::arguments::entry::{Keeper, Metrics, Place, Serve};
+use commonhold::tags::Machine;
 use commonhold::{Error, Result};
 use commonhold_host::{ClusterOptions, MetricsOptions, Proof, RegistryPlace, ServeOptions, TlsFiles};
 use commonhold_keeper::{KeeperConfig, RestartPolicy, Serves, StateLog, adopt_descriptor};
@@ -30,7 +31,14 @@ pub fn serve(arguments: Serve) -> Result<()> {
         max_clients: arguments.limits.max_clients,
         file_systems: arguments.limits.file_system.clone(),
         program: own_program()?,
-        arguments: [arguments.limits.words(), arguments.place.words(), arguments.metrics.words()].concat(),
+        machine: arguments.machine.machine.unwrap_or(Machine::HERE),
+        arguments: [
+            arguments.limits.words(),
+            arguments.machine.words(),
+            arguments.place.words(),
+            arguments.metrics.words(),
+        ]
+        .concat(),
         metrics: metrics_options(&arguments.metrics),
         cluster: cluster_options(arguments.place, &state),
     };

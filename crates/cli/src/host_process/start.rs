@@ -2,7 +2,7 @@
 
 use super::ask::{ask, why_none_serves};
 use super::entry::own_program;
-use crate::arguments::entry::{Limits, Metrics, Place};
+use crate::arguments::entry::{Limits, MachineType, Metrics, Place};
 use commonhold::{Error, ErrorKind, HostStatus, Result};
 use commonhold_keeper::{KeeperCommand, Serves, lock_state_directory};
 use commonhold_object::error::Doing;
@@ -25,6 +25,8 @@ pub struct StartOptions {
     pub state_directory: PathBuf,
     /// Its limits.
     pub limits: Limits,
+    /// What its bytes mean.
+    pub machine: MachineType,
     /// Its place in a cluster.
     pub place: Place,
     /// Its numbers.
@@ -54,7 +56,13 @@ pub fn start(options: &StartOptions) -> Result<HostStatus> {
         serves: Serves::Host,
         program: own_program()?,
         state_directory: directory.clone(),
-        host_arguments: [options.limits.words(), options.place.words(), options.metrics.words()].concat(),
+        host_arguments: [
+            options.limits.words(),
+            options.machine.words(),
+            options.place.words(),
+            options.metrics.words(),
+        ]
+        .concat(),
     };
     let keeper = command.start(lock)?;
     let answer = wait_for_answer(&directory, Some(keeper));

@@ -62,6 +62,24 @@ pub unsafe extern "C" fn ch_resize(name: *const c_char, size_bytes: u64) -> c_in
     guard_code(|| host_after(unsafe { text("name", name) }?, |host, name| host.resize(name, size_bytes)))
 }
 
+/// Says what is in pages of an object, by its name.
+///
+/// # Safety
+/// `name` and `tag` are null or C strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_tag_name(
+    name: *const c_char,
+    offset: u64,
+    length: u64,
+    tag: *const c_char,
+) -> c_int {
+    guard_code(|| {
+        // SAFETY: the caller's promise.
+        let (name, tag) = unsafe { (text("name", name)?, text("tag", tag)?) };
+        host_after(name, |host, name| host.tag(name, offset, length, tag))
+    })
+}
+
 /// Removes an object or an empty directory.
 ///
 /// # Safety

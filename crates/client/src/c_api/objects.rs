@@ -235,6 +235,49 @@ pub unsafe extern "C" fn ch_object_info(object: *const ch_object, info: *mut ch_
     })
 }
 
+/// Says what is in pages of an open object.
+///
+/// # Safety
+/// `object` is null or a handle; `tag` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_tag(
+    object: *const ch_object,
+    offset: u64,
+    length: u64,
+    tag: *const c_char,
+) -> c_int {
+    guard_code(|| {
+        // SAFETY: the caller's promise.
+        let (object, tag) = unsafe { (self::object(object)?, text("tag", tag)?) };
+        object.tag(offset, length, tag)
+    })
+}
+
+/// The tags that its pages have, as text: a line each, of first byte, bytes and tag. As much as there is room for, and a zero;
+/// -1, or how long all of it is.
+///
+/// # Safety
+/// `object` is null or a handle; `buffer` is null or has `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ch_tags(object: *const ch_object, buffer: *mut c_char, room: usize) -> i64 {
+    let mut length = -1;
+    let code = guard_code(|| {
+        // SAFETY: the caller's promise.
+        let text = unsafe { self::object(object) }?.tags()?.to_string();
+        length = text.len() as i64;
+        if room > 0 && !buffer.is_null() {
+            let bytes = text.len().min(room - 1);
+            // SAFETY: the buffer has that many bytes and one more; the text is another memory.
+            unsafe {
+                buffer.copy_from_nonoverlapping(text.as_ptr().cast(), bytes);
+                *buffer.add(bytes) = 0;
+            }
+        }
+        Ok(())
+    });
+    if code == 0 { length } else { -1 }
+}
+
 /// Copies bytes out.
 ///
 /// # Safety

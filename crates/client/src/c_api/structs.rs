@@ -221,6 +221,7 @@ impl ch_options {
             },
             read_only: false,
             fixed: self.fixed()?,
+            types: crate::tags::Types::default(),
         };
         Ok(match self.coherence {
             1 => options.strict(OnLoss::Error),

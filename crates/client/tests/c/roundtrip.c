@@ -56,6 +56,10 @@ static void null_arguments(void) {
     REFUSED(ch_stat(NULL, &info), EINVAL);
     REFUSED(ch_stat("/c", NULL), EINVAL);
     REFUSED(ch_object_info(NULL, &info), EINVAL);
+    REFUSED(ch_tag(NULL, 0, PAGE, "int32"), EINVAL);
+    REFUSED(ch_tag_name(NULL, 0, PAGE, "int32"), EINVAL);
+    REFUSED(ch_tag_name("/c/x", 0, PAGE, NULL), EINVAL);
+    REFUSED(ch_tags(NULL, NULL, 0), EINVAL);
     REFUSED(ch_list(NULL, each_entry, NULL), EINVAL);
     REFUSED(ch_list("/c", NULL, NULL), EINVAL);
     REFUSED(ch_resize(NULL, PAGE), EINVAL);
@@ -376,6 +380,22 @@ static void controlled_object(const char *path) {
     CHECK(access(path, R_OK) == 0); /* a backing file is never deleted */
 }
 
+static void types(void) {
+    char tags[32];
+    ch_options options = CH_OPTIONS_INIT;
+    options.size_bytes = 2 * PAGE;
+    ch_object *o = ch_create("/c/typed", &options);
+    CHECK(o != NULL && ch_tag_name("/c/typed", 0, PAGE, "float64") == 0);
+    CHECK(ch_tag(o, PAGE, 0, "{24: 0 int32, 8 float64*2}") == 0);
+    const char *all = "0 4096 float64\n4096 4096 {24: 0 int32, 8 float64*2}\n";
+    CHECK(ch_tags(o, NULL, 0) == (int64_t)strlen(all));
+    CHECK(ch_tags(o, tags, sizeof tags) == (int64_t)strlen(all) && strlen(tags) == 31 && strncmp(tags, all, 31) == 0);
+    REFUSED(ch_tag(o, 0, 100, "int32"), EINVAL);
+    REFUSED(ch_tag_name("/c/typed", 0, PAGE, "int24"), EINVAL);
+    CHECK(ch_tag(o, 0, 0, "bytes") == 0 && ch_tags(o, tags, sizeof tags) == 0 && tags[0] == 0);
+    CHECK(ch_close(o) == 0 && ch_remove("/c/typed") == 0);
+}
+
 int main(int count, char **arguments) {
     CHECK(*ch_version() != 0 && *ch_last_error() == 0);
     null_arguments();
@@ -383,6 +403,7 @@ int main(int count, char **arguments) {
     page_sizes();
     direct_object();
     if (count > 1 && strcmp(arguments[1], "full") == 0) {
+        types();
         names();
         snapshots();
         inheritance();

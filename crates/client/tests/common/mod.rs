@@ -332,6 +332,7 @@ fn new_info(name: &Name, options: &CreateOptions) -> ObjectInfo {
         home: String::new(),
         is_elsewhere: false,
         losses: Losses::default(),
+        translated: Default::default(),
         page_tables: 0,
         modified_ns: 0,
         place: None,

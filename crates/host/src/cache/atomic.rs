@@ -97,6 +97,7 @@ impl Cache {
                     .push_run(now.first as u32, now.count as usize)
                     .map_err(|e| Error::new(ErrorKind::Io, e.to_string()))?;
                 self.copy_out(now, slot)?;
+                self.pager.as_stored(now.offset_bytes(), slot);
                 left = PageRange::new(now.end(), left.count - now.count);
             }
         }
@@ -117,7 +118,7 @@ impl Cache {
                 run.extend_from_slice(more);
                 next += 1;
             }
-            self.pager.page_out(u64::from(first) * PAGE_SIZE_BYTES, &run)?;
+            self.pager.page_out_stored(u64::from(first) * PAGE_SIZE_BYTES, &run)?;
         }
         Ok(())
     }

@@ -308,7 +308,7 @@ impl Cache {
         let mut done = 0;
         let whole_pages = run.end() * PAGE_SIZE_BYTES <= self.size_bytes();
         if let (Source::Pager, Some(file), true) =
-            (source, self.pager.file(), run.count >= WINDOW_PAGES && whole_pages)
+            (source, self.pager.window(), run.count >= WINDOW_PAGES && whole_pages)
             && let Some((target, _gate)) = self.target(mapping, run)
             && let Ok(window) = FileWindow::open(file, run.offset_bytes(), length)
         {

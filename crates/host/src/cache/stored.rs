@@ -85,7 +85,7 @@ pub fn redo(pager: &dyn Pager, first: u32, bytes: &[u8], size_bytes: u64) -> Res
     let offset = u64::from(first) * PAGE_SIZE_BYTES;
     let end = pages_of(size_bytes) * PAGE_SIZE_BYTES;
     let length = end.saturating_sub(offset).min(bytes.len() as u64) as usize;
-    if length == 0 { Ok(()) } else { pager.page_out(offset, &bytes[..length]) }
+    if length == 0 { Ok(()) } else { pager.page_out_stored(offset, &bytes[..length]) }
 }
 
 /// Says of a journal's failure what it means for the sync.

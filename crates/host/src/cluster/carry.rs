@@ -68,6 +68,10 @@ impl Carrier for Cluster {
         self.carry(to, Message::Coherence { object, home, messages }, pages);
     }
 
+    fn machine_of(&self, host: HostId) -> Option<commonhold_tags::Machine> {
+        self.machine_type(host)
+    }
+
     fn begin_again(&self, object: u128) {
         if let Ok(host) = self.host()
             && let Some(this) = host.cluster.get().cloned()

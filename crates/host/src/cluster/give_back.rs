@@ -313,7 +313,7 @@ impl Cluster {
         self.reach(host)?;
         self.check_may_change(host)?;
         let call = Call::GiveBack { object, former, lent_by, pages: asked };
-        let (answer, bytes) = self.ask_for_bytes(host, call, PATIENCE)?;
+        let (answer, mut bytes) = self.ask_for_bytes(host, call, PATIENCE)?;
         let Answer::GivenBack { pages: given, untouched, kept, mut seen } = answer else {
             return Err(unexpected());
         };
@@ -327,6 +327,8 @@ impl Cluster {
                 "the other host gives pages back that were not asked for",
             ));
         }
+        let frames = given.iter().chain(kept.iter().map(|(page, ..)| page)).copied();
+        driver.translate_frames(host, frames, &mut bytes);
         let back = Back { pages: given, bytes, untouched, kept, seen };
         driver.given_back(former, &back)?;
         Ok(back.pages.len() + back.untouched.len())

@@ -89,7 +89,8 @@ pub fn start(cluster: &Arc<Cluster>, door: Door, is_relay: bool, lease: Duration
         }
         Security::Plain { .. } => [0; 16],
     };
-    let hello = Hello::new(id, cluster.me.host, &cluster.me.name, incarnation)?;
+    let here = cluster.host()?.machine.types.here();
+    let hello = Hello::new(id, cluster.me.host, &cluster.me.name, incarnation)?.on(here);
     let link = Arc::new(Link {
         cluster: Arc::downgrade(cluster),
         peers: OnceLock::new(),
@@ -199,12 +200,14 @@ impl Transport for Link {
 
 impl Handler for Link {
     fn may_come(&self, peer: &Hello) -> Result<()> {
+        super::typed::check_machine(peer)?;
         self.cluster.upgrade().map_or(Ok(()), |cluster| cluster.check_number(peer.host, &peer.name))
     }
 
     fn connected(&self, peer: &Hello, rights: PeerRights) {
         lock(&self.through).remove(&peer.host); // if it is still so, that is said next
         if let Some(cluster) = self.cluster.upgrade() {
+            cluster.is_on(peer.host, &peer.machine); // before anything of it is received
             cluster.connected(peer.host, &peer.name, rights == PeerRights::ReadWrite);
         }
     }

@@ -153,6 +153,9 @@ impl Cluster {
     /// What a host says of an object whose home it is, as it is to be told here.
     fn told_by(&self, host: HostId, mut info: ObjectInfo) -> ObjectInfo {
         info.is_elsewhere = host != self.me.host;
+        if let Ok(here) = self.host() {
+            info.translated = here.machine.seen_of(info.uuid).all_translated(); // each host's is its own
+        }
         info.home = if info.is_elsewhere { self.called(host) } else { self.me.name.clone() };
         for text in [&mut info.file_path, &mut info.charged_to, &mut info.warning, &mut info.options.tag] {
             text.truncate(text.floor_char_boundary(LONGEST_TEXT)); // it is another host's

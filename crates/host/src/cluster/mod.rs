@@ -15,6 +15,7 @@
 //! | `moving` | homes that move to another host when they are lost |
 //! | `replicas` | hosts that keep what the home of such an object has stored |
 //! | `beginnings` | where one use of an object by a host ends, and the next begins |
+//! | `typed` | machine types of other hosts, and tags of objects that they have |
 //! | `using` | who uses objects of others here, as their homes are told |
 //! | `leaving` | objects of others that nobody here uses any more |
 //! | `rights` | what another host may do here |
@@ -60,6 +61,7 @@ mod sizes;
 pub mod specimens;
 mod threads;
 mod tokens;
+mod typed;
 mod using;
 pub mod wire;
 
@@ -136,6 +138,8 @@ pub struct Cluster {
     reads_alone: OnceLock<()>,
     /// Hosts that may change nothing.
     readers: RwLock<HashSet<HostId>>,
+    /// Of which machine type hosts are that were connected.
+    machines: RwLock<HashMap<HostId, commonhold_tags::Machine>>,
     /// What connected hosts are called: over TLS, as their certificates say.
     names: RwLock<HashMap<HostId, String>>,
     /// For what other hosts have opened this host's objects.
@@ -227,6 +231,7 @@ impl Cluster {
             leaving: Mutex::default(),
             reads_alone: OnceLock::new(),
             readers: RwLock::default(),
+            machines: RwLock::default(),
             names: RwLock::default(),
             admitted: RwLock::default(),
             unreachable: Mutex::default(),
@@ -458,7 +463,8 @@ impl Cluster {
             Call::GaveUp { home, object, former, number } => {
                 self.other_gave_up(from, home, object, former, number)
             }
-            Call::Use { object, who, access, number } => {
+            Call::Use { object, who, access, number, types } => {
+                self.check_knows_types(object, types)?;
                 self.use_for_other(from, object, &who, access, number)
             }
             Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => self.locks_said(from, &call),
@@ -475,6 +481,7 @@ impl Cluster {
             Call::Resize { name, who, size_bytes, sizing, of } => {
                 self.resize_for_other(from, &name, &who, size_bytes, (sizing, of))
             }
+            Call::Tag { name, who, of, tagging } => self.tag_for_other(from, &name, &who, of, &tagging),
             Call::RemoveKey { name, who, of } => {
                 self.check_may_change(from)?;
                 self.host()?.remove_key(&name, &who, of).map(|()| Answer::Done)

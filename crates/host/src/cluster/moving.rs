@@ -314,7 +314,7 @@ impl Cluster {
         const PAGE: usize = PAGE_SIZE_BYTES as usize;
         self.reach(member)?;
         let call = Call::Valid { object: driver.plan().object, lost, from_page };
-        let (answer, bytes) = self.ask_for_bytes(member, call, PATIENCE)?;
+        let (answer, mut bytes) = self.ask_for_bytes(member, call, PATIENCE)?;
         let Answer::Valid { pages, more, loss_generation } = answer else {
             return Err(unexpected());
         };
@@ -329,6 +329,7 @@ impl Cluster {
         let Some(cache) = driver.saved() else { return Ok(None) };
         cache.is_told_losses(loss_generation)?;
         if self.check_may_change(member).is_ok() {
+            driver.translate_frames(member, pages.iter().copied(), &mut bytes);
             pages
                 .iter()
                 .zip(bytes.chunks(PAGE))

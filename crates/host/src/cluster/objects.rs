@@ -60,6 +60,7 @@ impl Cluster {
             if let (Ok(host), Some(handovers)) = (self.host(), driver.handovers()) {
                 host.keep_handovers(record.id, handovers.memory());
             }
+            driver.has_types(&record.options.types);
             driver.attach(cache); // it was used here before
             return;
         }
@@ -70,6 +71,7 @@ impl Cluster {
         };
         let begun = lock(&self.begun);
         let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache, lent, handovers);
+        driver.has_types(&record.options.types);
         if driver.is_home() {
             driver.told_size(self.me.host, self.next_size(record.options.size_bytes, 0, false));
         }

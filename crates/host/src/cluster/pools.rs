@@ -63,7 +63,7 @@ impl Pools {
             Call::GiveBack { .. } | Call::Valid { .. } => &self.giving,
             Call::GaveUp { .. } | Call::HasCome { .. } => &self.settling,
             Call::Keep { .. } | Call::Kept { .. } => &self.keeping,
-            Call::Sync { .. } | Call::Resize { .. } => &self.waiting,
+            Call::Sync { .. } | Call::Resize { .. } | Call::Tag { .. } => &self.waiting,
             Call::Size { .. } => &self.sizes,
             Call::Open { .. }
             | Call::TakesPart { .. }

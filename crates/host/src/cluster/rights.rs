@@ -17,6 +17,13 @@ pub(super) struct Admission {
     rests: bool,
 }
 
+impl Admission {
+    /// Whether no process of the host has the object open.
+    pub(super) fn rests(&self) -> bool {
+        self.rests
+    }
+}
+
 impl Cluster {
     /// A host of that name is connected.
     pub fn connected(&self, host: HostId, name: &str, may_write: bool) {

@@ -7,8 +7,9 @@ use commonhold_coherence::forwarding::{Epoch, Fate, Restored, Settled, Standing,
 use commonhold_coherence::{Access as Right, HostId, Span, Why, central, explicit, forwarding};
 use commonhold_object::{
     Access, Coherence, CreateOptions, Credentials, EntryInfo, Error, ErrorKind, Fixed, Losses, Name,
-    ObjectId, ObjectInfo, OnLoss, Ownership, Scheduler, SessionId, Synced,
+    ObjectId, ObjectInfo, OnLoss, Ownership, Scheduler, SessionId, Synced, Tagging,
 };
+use commonhold_tags::{Machine, Tag, Translated, Type, Types};
 use std::time::Duration;
 
 fn name() -> Name {
@@ -59,12 +60,23 @@ fn told() -> Told {
     Told { change: 1, size_bytes: 2, room_bytes: 3, grows: true }
 }
 
+fn tagging() -> Tagging {
+    Tagging { offset: 4096, length: 8192, tag: "{24: 0 int32, 8 float64*2}".into() }
+}
+
+fn types() -> Types {
+    let (integers, types) = (Tag::Of(Type::Integer(4)), Types::default());
+    let types = types.tag(1, 2, &integers, Machine::BIG).expect("pages of integers");
+    let record = Tag::of_text(&tagging().tag).expect("a record");
+    types.tag(3, 4, &record, Machine::BIG).expect("pages of records")
+}
+
 fn lock() -> super::locks::Said {
     (SessionId(5), 6, 7)
 }
 
 fn shared(coherence: Coherence) -> Shared {
-    let options = CreateOptions { coherence, ..CreateOptions::default() };
+    let options = CreateOptions { coherence, types: types(), ..CreateOptions::default() };
     let ownership = Ownership { uid: 2, gid: 3, mode: 0o640 };
     Shared { object: 1, name: name(), ownership, options, loss_generation: 5 }
 }
@@ -91,6 +103,7 @@ fn info() -> ObjectInfo {
         page_tables: 0,
         modified_ns: 10,
         place: None,
+        translated: Translated { pages: 11, losses: Default::default() },
         losses: Losses { lost_pages: 7, reverted_pages: 8, generation: 9 },
     }
 }
@@ -206,6 +219,7 @@ fn calls(object: u128) -> Vec<Call> {
         | Call::HasCome { .. }
         | Call::Leave { .. }
         | Call::Sync { .. }
+        | Call::Tag { .. }
         | Call::Resize { .. } => {}
         Call::Size { .. } | Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => {}
         Call::About(_) | Call::Lost { .. } | Call::Look { .. } | Call::List { .. } => {}
@@ -235,7 +249,7 @@ fn calls(object: u128) -> Vec<Call> {
         Call::Lookup(name()),
         Call::Open { name: name(), who: who(), access: Access::ReadWrite },
         Call::WhereIs(object),
-        Call::Use { object, who: who(), access: Access::Read, number: 9 },
+        Call::Use { object, who: who(), access: Access::Read, number: 9, types: 3 },
         Call::GaveUp { home: HostId(1), object, former: HostId(2), number: 9 },
         Call::GiveBack { object, former: HostId(3), lent_by: Some(HostId(2)), pages: vec![(4, 5)] },
         Call::Valid { object, lost: HostId(3), from_page: 4 },
@@ -260,6 +274,7 @@ fn calls(object: u128) -> Vec<Call> {
         Call::Look { name: name(), who: who() },
         Call::List { directory: name(), after: Some(name()), who: who() },
         Call::RemoveKey { name: name(), who: who(), of: Some(7) },
+        Call::Tag { name: name(), who: who(), of: Some(7), tagging: tagging() },
     ];
     list.extend(kept.map(keep));
     list.iter().for_each(all);

@@ -37,7 +37,9 @@ impl Cluster {
                 continue;
             }
             let number = self.beginnings.next();
-            if let Answer::Used(size) = self.ask(home, Call::Use { object, who, access, number }, PATIENCE)? {
+            let types = driver.types_version();
+            let call = Call::Use { object, who, access, number, types };
+            if let Answer::Used(size) = self.ask(home, call, PATIENCE)? {
                 self.heard_size(home, object, size, true)?; // it began when it had all back
             }
             told.push(access);
@@ -50,7 +52,7 @@ impl Cluster {
         let Some(driver) = self.driver(object).filter(|driver| !driver.is_home()) else { return Ok(()) };
         let until = Instant::now() + PATIENCE;
         while let Some((home, beginnings)) = driver.begins_to_use(access) {
-            match self.tell_user(home, object, who, access) {
+            match self.tell_user(home, &driver, who, access) {
                 Ok(()) if driver.home_heard_of_use(beginnings, access) => return Ok(()),
                 Ok(()) => {}
                 Err(error) if !is_for_now(&error) || Instant::now() > until => return Err(error),
@@ -63,12 +65,13 @@ impl Cluster {
     fn tell_user(
         self: &Arc<Self>,
         home: HostId,
-        object: u128,
+        driver: &Driver,
         who: &Credentials,
         access: Access,
     ) -> Result<()> {
+        let (object, types) = (driver.plan().object, driver.types_version());
         let number = self.beginnings.next();
-        let call = Call::Use { object, who: who.clone(), access, number };
+        let call = Call::Use { object, who: who.clone(), access, number, types };
         match self.ask(home, call, PATIENCE)? {
             Answer::Used(size) => self.heard_size(home, object, size, false).map(drop),
             _ => Ok(()),

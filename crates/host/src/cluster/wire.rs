@@ -6,6 +6,7 @@ use commonhold_coherence::HostId;
 use commonhold_object::wire::Sizing;
 use commonhold_object::{
     Access, CreateOptions, Credentials, EntryInfo, Fixed, Name, ObjectInfo, Ownership, Result, Synced,
+    Tagging,
 };
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -165,6 +166,8 @@ pub enum Call {
         access: Access,
         /// Of what the caller says of beginning and ending: what is older than what was heard last is not done.
         number: u64,
+        /// How often tags of its pages were changed, as far as the caller knows.
+        types: u32,
     },
     /// Of an object's home, or of the list's host if the home cannot be reached: that host gave up all it had of the
     /// object, because messages may be lost.
@@ -312,6 +315,17 @@ pub enum Call {
         after: Option<Name>,
         /// Who asks.
         who: Credentials,
+    },
+    /// Of an object's home: what is in pages of it.
+    Tag {
+        /// The name.
+        name: Name,
+        /// Who says it.
+        who: Credentials,
+        /// Only of that object.
+        of: Option<u128>,
+        /// What, where.
+        tagging: Tagging,
     },
     /// Of the home of a System V segment that all hosts know by its key: the key is free.
     RemoveKey {

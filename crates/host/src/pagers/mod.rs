@@ -7,6 +7,7 @@ mod file;
 mod moving;
 mod replicas;
 mod snapshot;
+mod typed;
 
 pub use anonymous::AnonymousPager;
 pub use elsewhere::ElsewherePager;
@@ -15,6 +16,7 @@ pub use file::{FilePager, check_room};
 pub use moving::{HomeFile, MovingPager};
 pub use replicas::Replicas;
 pub use snapshot::SnapshotPager;
+pub use typed::TypedPager;
 
 use commonhold_object::{Error, ErrorKind, Result};
 use roaring::RoaringBitmap;
@@ -82,6 +84,11 @@ pub trait Pager: Send + Sync {
         None
     }
 
+    /// The same, if the pages are in it as this host has them in memory: then the kernel copies them.
+    fn window(&self) -> Option<BorrowedFd<'_>> {
+        self.file()
+    }
+
     /// Changes whenever what is stored may have been changed by others; `None` if that cannot be known.
     fn stamp(&self) -> Option<Stamp> {
         None
@@ -103,6 +110,17 @@ pub trait Pager: Send + Sync {
     /// its last publication is not stored.
     fn begins_writing(&self, pages: &RoaringBitmap) {
         let _ = pages;
+    }
+
+    /// Bytes of this host's memory become what `page_out_stored` takes of them: where they are kept meanwhile, they say what is
+    /// to be stored.
+    fn as_stored(&self, offset: u64, bytes: &mut [u8]) {
+        let _ = (offset, bytes);
+    }
+
+    /// As `page_out`, of bytes that [`as_stored`](Pager::as_stored) has changed.
+    fn page_out_stored(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.page_out(offset, data)
     }
 
     /// As `page_out`, of versions that are newer than what a sync that is under way may store of the same pages yet.

@@ -3,10 +3,12 @@
 use super::hot::{Entry, Hot};
 use super::told::Told;
 use super::trace::Trace;
+use crate::types::Way as Formats;
 use commonhold_coherence::{Access, Action, Event, HostId, Span};
 use commonhold_object::{
     Counts, MessageCount, MessageKind, PAGE_SIZE_BYTES, PageCount, TraceLine, TracePlace, Traced,
 };
+use commonhold_tags::Translated;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -230,6 +232,22 @@ impl Seen {
             pages: frames as u32,
             bytes: if way == Way::Local { 0 } else { bytes },
         });
+    }
+
+    /// Bytes of it had to change their format.
+    pub fn translated(&self, way: Formats, done: Translated) {
+        let counts = &mut self.table().counts;
+        let of_way = match way {
+            Formats::Received => &mut counts.translated,
+            Formats::Stored => &mut counts.stored_translated,
+        };
+        *of_way = of_way.and(done);
+    }
+
+    /// What was translated of it, either way.
+    pub fn all_translated(&self) -> Translated {
+        let table = self.table();
+        table.counts.translated.and(table.counts.stored_translated)
     }
 
     /// The numbers, messages by name, and the hottest pages.

@@ -26,7 +26,7 @@ pub struct Exposition {
 /// A number of an object: its name, what it is, and where it stands.
 type OfObject = (&'static str, &'static str, fn(&Counts) -> u64);
 
-const OF_OBJECT: [OfObject; 8] = [
+const OF_OBJECT: [OfObject; 10] = [
     ("waits", "Faults that waited for another host, the pager, or room", |c| c.waits),
     ("refused_faults", "Faults that ended in SIGBUS", |c| c.refused),
     ("forwards", "Requests of other hosts that were passed on", |c| c.forwards),
@@ -35,6 +35,10 @@ const OF_OBJECT: [OfObject; 8] = [
     ("syncs", "Syncs sent to the home under explicit coherence", |c| c.syncs),
     ("synced_pages", "Pages of these syncs", |c| c.synced_pages),
     ("conflicts", "Synced pages that another host had synced meanwhile", |c| c.conflicts),
+    ("translated_pages", "Pages that came from hosts of other machine types", |c| c.translated.pages),
+    ("stored_translated_pages", "Pages read or stored in the format of another machine type", |c| {
+        c.stored_translated.pages
+    }),
 ];
 
 /// A number of the host.
@@ -103,11 +107,44 @@ impl Exposition {
         Ok(())
     }
 
+    /// What was translated, and what had no counterpart.
+    fn types(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let ways = [("received", self.status.translated), ("stored", self.status.stored_translated)];
+        let help = "Pages of other machine types that were translated";
+        let name = "commonhold_host_translated_pages";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (way, done) in &ways {
+            count(&mut metric, &[("way", way)], done.pages)?;
+        }
+        let help =
+            "Numbers in them that have no counterpart on this machine type, or on that of what is stored";
+        let name = "commonhold_host_untranslatable";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (way, done) in &ways {
+            let losses = done.losses;
+            for (what, number) in [
+                ("overflow", losses.overflows),
+                ("underflow", losses.underflows),
+                ("nan", losses.nans),
+                ("negative zero", losses.negative_zeros),
+                ("rounded", losses.rounded),
+            ] {
+                count(&mut metric, &[("way", way), ("what", what)], number)?;
+            }
+        }
+        let help = "The machine type of this host";
+        let mut metric =
+            encoder.encode_descriptor("commonhold_host_machine", help, None, MetricType::Gauge)?;
+        let labels = [("type", self.status.machine.as_str())];
+        ConstGauge::new(1).encode(metric.encode_family(&labels)?)
+    }
+
     fn host(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         for (name, help, value) in COUNTERS {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(value(&self.status)).encode(metric)?;
         }
+        self.types(encoder)?;
         for (name, help, value) in GAUGES {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(value(&self.status)).encode(metric)?;

@@ -9,7 +9,7 @@ use crate::cache::stored;
 use crate::cache::{Cache, Traits};
 use crate::live::Live;
 use crate::pagers::{
-    AnonymousPager, ElsewherePager, ExternalPager, FilePager, MovingPager, Pager, SnapshotPager,
+    AnonymousPager, ElsewherePager, ExternalPager, FilePager, MovingPager, Pager, SnapshotPager, TypedPager,
 };
 use crate::spill::Spill;
 use commonhold_object::error::Doing;
@@ -137,6 +137,12 @@ impl Host {
     }
 
     fn pager_of(&self, object: &Object, record: &ObjectRecord) -> Result<Box<dyn Pager>> {
+        let pager = self.pager_as_stored(object, record)?;
+        let seen = || self.machine.seen_of(record.uuid);
+        Ok(TypedPager::before(pager, &record.options.types, &self.machine.types, seen))
+    }
+
+    fn pager_as_stored(&self, object: &Object, record: &ObjectRecord) -> Result<Box<dyn Pager>> {
         if record.options.home_moves {
             return Ok(Box::new(MovingPager::default()));
         }

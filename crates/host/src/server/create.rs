@@ -5,6 +5,7 @@ use super::channels::Writers;
 use super::moving::Unused;
 use super::object::Object;
 use super::session::Session;
+use super::typing::check_new;
 use super::{Host, lock, synchronisation, tables};
 use crate::spill::{Spill, check_room};
 use commonhold_object::error::Doing;
@@ -70,6 +71,7 @@ impl Host {
         give: &mut Vec<Arc<OwnedFd>>,
         wired: Option<Wired>,
     ) -> Result<Reply> {
+        check_new(&options)?;
         let (given, own) = match options.is_replicated() {
             true => self.own_file(&mut options).map(|(file, unused)| (Some(file), Some(unused)))?,
             false => (fds.into_iter().next(), None),

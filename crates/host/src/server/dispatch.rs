@@ -221,6 +221,8 @@ impl Host {
             Request::ResizeOpened { object, size_bytes, sizing } => {
                 self.resize_opened(session, object, size_bytes, sizing).map(done)
             }
+            Request::Tag { name, of, tagging } => self.tag(session, &name, of, &tagging).map(done),
+            Request::TagOpened { object, tagging } => self.tag_opened(session, object, &tagging).map(done),
             Request::SetModified { name, of, modified_ns } => {
                 self.set_modified(session, &name, of, modified_ns).map(done)
             }

@@ -215,6 +215,7 @@ impl Host {
         self.store_moving();
         self.leave_cluster();
         self.machine.log("stopping");
+        crate::types::ends(&self.machine.directory);
         let _ = std::fs::remove_file(self.machine.directory.join("host.sock"));
         self.vault.exit();
         self.exit_soon();

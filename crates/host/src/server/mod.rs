@@ -7,6 +7,7 @@
 //! | `opening` | open and close |
 //! | `names` | stat, list, remove, rename, mode, owner, revert |
 //! | `create`, `backing`, `resize` | an object's making, its file, its size |
+//! | `typing` | what is in its pages |
 //! | `caches` | the frames of controlled objects, made or adopted |
 //! | `mappings`, `direct` | map, unmap, sync, lock, incore; who maps direct objects |
 //! | `closing` | what came from clients, closed where nobody waits for it |
@@ -74,6 +75,7 @@ mod tables;
 mod takeover;
 pub mod tokens;
 mod trimming;
+mod typing;
 mod versions;
 mod wired;
 mod wired_pager;

@@ -203,7 +203,12 @@ impl Host {
             ObjectRecord {
                 name: Some(about.name.clone()),
                 ownership: about.ownership,
-                options: CreateOptions { size_bytes, ..about.options.clone() },
+                // What was told here when it was opened is no older than what the registry has.
+                options: CreateOptions {
+                    size_bytes,
+                    types: here.options.types.clone(),
+                    ..about.options.clone()
+                },
                 file: Some(BackingFile { path, device, inode, owner_uid, read_only: false }),
                 charged_uid: about.ownership.uid,
                 is_elsewhere: false,

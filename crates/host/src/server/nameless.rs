@@ -5,6 +5,7 @@
 
 use super::object::Object;
 use super::session::Session;
+use super::typing::check_new;
 use super::{Host, lock};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::Reply;
@@ -94,6 +95,7 @@ impl Host {
     ) -> Result<Reply> {
         check(&options)?;
         options.check()?;
+        check_new(&options)?;
         // What others may is what they are sent, and no mode.
         options.mode &= 0o700;
         if options.read_only {

@@ -12,6 +12,7 @@ use commonhold_object::{
 };
 use commonhold_registry::{Entry, ObjectRecord, Registry, Renaming};
 use commonhold_sys::frames;
+use commonhold_tags::Types;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -56,7 +57,15 @@ impl Host {
         who: &Credentials,
     ) -> Result<(Vec<EntryInfo>, bool)> {
         let (entries, more) = lock(&self.registry).list(directory, who, after, limits::LIST_ENTRIES)?;
-        Ok((entries.into_iter().filter_map(|e| self.entry_info(e).ok()).collect(), more))
+        // What is in its pages is told of one object at a time: it may be long.
+        let without_types = |mut entry: EntryInfo| {
+            if let EntryInfo::Object(info) = &mut entry {
+                info.options.types = Types::default();
+            }
+            entry
+        };
+        let entries = entries.into_iter().filter_map(|e| self.entry_info(e).ok()).map(without_types);
+        Ok((entries.collect(), more))
     }
 
     pub(super) fn remove(
@@ -318,6 +327,7 @@ impl Host {
         let controlled = record.options.is_controlled();
         let cache = object.cache();
         let generation = cache.as_ref().map_or(0, |cache| cache.loss_generation());
+        let translated = cache.as_ref().map(|cache| cache.seen.all_translated()).unwrap_or_default();
         let numbers = cache.map(|cache| cache.numbers()).unwrap_or_default();
         ObjectInfo {
             id: record.id,
@@ -340,6 +350,7 @@ impl Host {
             page_tables: 0,
             modified_ns: 0,
             place: self.place_in_arena(object.id),
+            translated,
         }
     }
 }

@@ -238,7 +238,8 @@ impl Host {
         check_can_have(&of, is_elsewhere, access)?;
         let pages = range_of(&of, asked)?;
         let length = pages.count * PAGE_SIZE_BYTES - past_end(&of, asked, pages);
-        let options = of.snapshot(length, asked.mode, asked.writable);
+        let types = of.types.part(pages.first, pages.count, self.machine.types.here());
+        let options = CreateOptions { types, ..of.snapshot(length, asked.mode, asked.writable) };
         options.check()?;
         self.check_can_keep(&options)?;
         if lock(&self.snapshots).versions.depth(parent.id) >= DEPTH {

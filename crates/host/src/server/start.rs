@@ -15,7 +15,7 @@ use crate::on_way::OnWay;
 use crate::pagers::PagerLines;
 use crate::refuge::Refuge;
 use crate::seeing::endpoint::MetricsOptions;
-use crate::set_aside;
+use crate::{set_aside, types};
 use commonhold_coherence::HostId;
 use commonhold_keeper::{Kept, Key, STUCK_PART, Vault};
 use commonhold_object::error::Doing;
@@ -53,6 +53,8 @@ pub struct ServeOptions {
     pub cluster: Option<ClusterOptions>,
     /// Where Prometheus may ask for its numbers.
     pub metrics: Option<MetricsOptions>,
+    /// The type of the machine that its processes are on.
+    pub machine: commonhold_tags::Machine,
     /// The arguments that gave these limits, for the hosts that a new keeper starts.
     pub arguments: Vec<OsString>,
 }
@@ -119,6 +121,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     }
     crate::log::keep_short(directory);
     let boot_id = process::boot_id().doing("asking for the boot's name")?;
+    types::begins_as(options.machine, directory, &boot_id)?;
     let machine = Machine::new(
         directory,
         boot_id,
@@ -128,6 +131,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         OnWay::open(kept_memory(&vault, &kept, "on-way", crate::on_way::new_memory)?)
             .doing("reading pages on their way")?,
     )?;
+    machine.types.is_of(options.machine);
     let faults = FaultService::new(fault_threads(), &machine);
     let host = Arc::new(Host {
         machine,

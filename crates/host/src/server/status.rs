@@ -1,6 +1,7 @@
 //! What the host says of itself, and small questions to the machine.
 
 use super::Host;
+use crate::types::Way;
 use commonhold_object::{CreateOptions, Error, ErrorKind, HostStatus, PAGE_SIZE_BYTES, PagerKind, Result};
 use commonhold_sys::cgroup;
 use std::sync::atomic::Ordering;
@@ -37,6 +38,9 @@ impl Host {
             kernel_faults: self.device.is_some(),
             quota_bytes: self.limits.quotas.of(if root { u32::MAX } else { me }).bytes,
             repairs: self.repairs.told(),
+            machine: self.machine.types.here().word().to_owned(),
+            translated: self.machine.types.count(Way::Received),
+            stored_translated: self.machine.types.count(Way::Stored),
         }
     }
 }

@@ -18,7 +18,7 @@ impl Driver {
         from: HostId,
         home: Option<HostId>,
         messages: Vec<Said>,
-        bytes: Vec<u8>,
+        mut bytes: Vec<u8>,
     ) -> Result<()> {
         messages.iter().try_for_each(|message| self.check(message))?;
         let lengths: Vec<usize> = messages.iter().map(|message| self.length(message)).collect();
@@ -27,6 +27,7 @@ impl Driver {
             let text = format!("{from} sent {} bytes with messages of {all}", bytes.len());
             return Err(Error::new(ErrorKind::Protocol, text));
         }
+        self.translate_messages(from, &messages, &mut bytes);
         let mut parts = Parts { bytes, begin: 0 };
         let is_forwarded = matches!(self.plan.how, How::Forwarding(_));
         let Some(mut state) = self.turn_at_once(&messages) else {

@@ -23,6 +23,7 @@ use crate::seeing::Seen;
 use crate::waiting::may_wait;
 use commonhold_coherence::{Access, Action, Event, HostId, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
+use commonhold_tags::Types;
 use roaring::RoaringBitmap;
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -69,6 +70,8 @@ pub struct Driver {
     pub(super) machine: Arc<Machine>,
     /// What is counted of it.
     pub(super) seen: Arc<Seen>,
+    /// What is in its pages.
+    pub(super) types: RwLock<Types>,
     state: Mutex<State>,
     pub(super) outbox: Outbox,
     pub(super) inbox: Inbox,
@@ -210,6 +213,7 @@ impl Driver {
             holds,
             machine: cache.machine().clone(),
             seen: cache.seen.clone(),
+            types: RwLock::default(),
             state: state.into(),
             outbox: Outbox::default(),
             inbox: Inbox::default(),

@@ -28,6 +28,7 @@
 //! | `inbox` | what waits to happen, where a turn waits for other hosts |
 //! | `outbox` | messages on their way out |
 //! | `sizes` | what the pages of scheduler and host are in frames |
+//! | `typed` | bytes that come from machines of other types |
 //! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
 
 mod arrivals;
@@ -54,6 +55,7 @@ mod size;
 mod sizes;
 mod syncs;
 mod turn;
+mod typed;
 mod users;
 
 pub use driver::{Driver, Plan};
@@ -105,6 +107,11 @@ pub trait Carrier: Send + Sync {
 
     /// A process of this host holds these pages of the object no more.
     fn unlocked(&self, object: u128, session: SessionId, pages: PageRange);
+
+    /// The type of a host's machine; none of one that was never connected: it has sent nothing.
+    fn machine_of(&self, _host: HostId) -> Option<commonhold_tags::Machine> {
+        None
+    }
 
     /// Homes are to be asked what they have dealt with of the pages that are on their way to them. Does not wait.
     fn ask_what_has_come(&self) {}

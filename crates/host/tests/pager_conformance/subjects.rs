@@ -1,7 +1,9 @@
 //! One of each pager, over a store of its own.
 
 use crate::player::{Player, Ram};
-use commonhold_host::pagers::{AnonymousPager, ExternalPager, FilePager, Pager, PagerLines};
+use commonhold_host::pagers::{AnonymousPager, ExternalPager, FilePager, Pager, PagerLines, TypedPager};
+use commonhold_host::types::HostTypes;
+use commonhold_tags::{Machine, Tag, Types};
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -75,8 +77,27 @@ impl Subject {
         }
     }
 
+    /// Over a file of a machine of the other byte order: all pages are records.
+    pub fn typed(size_bytes: u64) -> Subject {
+        let file = Subject::file(size_bytes);
+        let record = Tag::of_text("{24: 0 int32, 8 int64*2}").unwrap();
+        // A number that the end cuts is nowhere whole: the last page has a tag only where it is one.
+        let types = match size_bytes / 4096 {
+            0 => Types::default(),
+            pages => Types::default().tag(0, pages, &record, Machine::BIG).unwrap(),
+        };
+        let host: Arc<HostTypes> = Arc::default();
+        host.is_of(Machine::LITTLE);
+        Subject { name: "typed", pager: TypedPager::before(file.pager, &types, &host, Arc::default), ..file }
+    }
+
     /// One of each.
     pub fn all(size_bytes: u64) -> Vec<Subject> {
-        vec![Subject::anonymous(size_bytes), Subject::file(size_bytes), Subject::external(size_bytes)]
+        vec![
+            Subject::anonymous(size_bytes),
+            Subject::file(size_bytes),
+            Subject::external(size_bytes),
+            Subject::typed(size_bytes),
+        ]
     }
 }

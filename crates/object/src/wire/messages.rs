@@ -2,7 +2,7 @@
 
 use crate::{
     Access, ClusterHost, CreateOptions, EntryInfo, Error, HostStatus, MapFlags, MappingId, MappingInfo, Name,
-    ObjectId, ObjectInfo, Protection, Seen, SessionId, Sharing, Synced, TracePlace, Traced,
+    ObjectId, ObjectInfo, Protection, Seen, SessionId, Sharing, Synced, Tagging, TracePlace, Traced,
 };
 use serde::{Deserialize, Serialize};
 
@@ -321,6 +321,22 @@ pub enum Request {
         index: u32,
         /// A thread waits for it; else one has let it go, and another host waits.
         wanted: bool,
+    },
+    /// Say what is in pages of an object.
+    Tag {
+        /// The object's name.
+        name: Name,
+        /// Only if the name is that object's.
+        of: Option<u128>,
+        /// What, where.
+        tagging: Tagging,
+    },
+    /// The same of an object that the client has open for writing, named or not.
+    TagOpened {
+        /// Which.
+        object: ObjectId,
+        /// What, where.
+        tagging: Tagging,
     },
 }
 

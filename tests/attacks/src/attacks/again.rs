@@ -68,7 +68,7 @@ fn replay(scene: &Members) {
     let home = stranger.connect(&scene.address(1)).expect("it has a certificate");
     let Some(Ok(Answer::Opened(shared))) = asked(&stranger, home, open()) else { panic!("it may open it") };
     let object = shared.object;
-    let begins = |number| Call::Use { object, who: who(), access: Access::ReadWrite, number };
+    let begins = |number| Call::Use { object, who: who(), access: Access::ReadWrite, number, types: 0 };
     assert!(matches!(asked(&stranger, home, begins(5)), Some(Ok(_))), "it may use it");
     assert!(matches!(asked(&stranger, home, Call::Leave { object, number: 6 }), Some(Ok(_))), "it may leave");
     // What it said before begins nothing.

@@ -39,7 +39,7 @@ fn nobody() -> Credentials {
 fn calls(object: u128, who: Credentials) -> Vec<Call> {
     vec![
         Call::WhereIs(object),
-        Call::Use { object, who, access: Access::ReadWrite, number: 1 },
+        Call::Use { object, who, access: Access::ReadWrite, number: 1, types: 0 },
         Call::GiveBack { object, former: HostId(1), lent_by: None, pages: vec![(0, 1)] },
         Call::Valid { object, lost: HostId(1), from_page: 0 },
         Call::Keep { object, number: 1, what: Keep::Begin { size_bytes: 4096, anew: true } },

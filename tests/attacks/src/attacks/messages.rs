@@ -89,6 +89,8 @@ fn requests(numbers: &mut Numbers) -> Vec<Request> {
             sizing: commonhold_object::wire::Sizing::Exactly,
         },
         Request::SetModified { name: named.clone(), modified_ns: 5, of: None },
+        Request::Tag { name: named.clone(), of: None, tagging: tagging(offset, length) },
+        Request::TagOpened { object, tagging: tagging(offset, length) },
         Request::SetMode { name: named.clone(), mode: u32::MAX, of: None },
         Request::Map(map_request(object, offset, length)),
         Request::Unmap { address: offset, length },
@@ -119,6 +121,10 @@ fn requests(numbers: &mut Numbers) -> Vec<Request> {
     ]
 }
 
+fn tagging(offset: u64, length: u64) -> commonhold_object::Tagging {
+    commonhold_object::Tagging { offset, length, tag: "{24: 0 int32, 8 float64*2}".into() }
+}
+
 /// Whether it asks for what only the bystander may have or do.
 fn is_forbidden(request: &Request) -> bool {
     match request {
@@ -126,11 +132,13 @@ fn is_forbidden(request: &Request) -> bool {
         | Request::Resize { name, .. }
         | Request::Rename { from: name, .. }
         | Request::SetModified { name, .. }
+        | Request::Tag { name, .. }
         | Request::SetMode { name, .. }
         | Request::Revert { name }
         | Request::MapInfo { name } => *name == crate::scene::name("/bystander"),
         Request::StatObject { .. }
         | Request::ResizeOpened { .. }
+        | Request::TagOpened { .. }
         | Request::Watch { .. }
         | Request::Snapshot(_)
         | Request::Place { .. }

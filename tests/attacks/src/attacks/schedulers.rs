@@ -57,7 +57,7 @@ impl Fellow {
         worker.all("map m p rw shared 0 0\nfill m 0 16 1");
         let this = Fellow { stranger, home, object, other: list, _worker: worker };
         wait::until("the home lets it begin", || {
-            this.stranger.ask(home, Call::Use { object, who: who(), access, number: 1 }).ok()
+            this.stranger.ask(home, Call::Use { object, who: who(), access, number: 1, types: 0 }).ok()
         });
         this.says(vec![Said::Join]);
         wait::until("it takes part", || this.hears_of_members().then_some(()));
