@@ -30,6 +30,9 @@ pub(crate) struct HeapMemory {
     nbytes: usize,
 }
 
+/// Blocks, their bytes, and problems.
+type Checked = (u64, u64, Vec<(u64, &'static str)>);
+
 impl Heap {
     fn new(heap: commonhold::Heap) -> Self {
         Heap { heap: Mutex::new(Some(heap)), types: Mutex::default() }
@@ -151,7 +154,7 @@ impl Heap {
     }
 
     /// Blocks in use, their bytes, and what is wrong: places and words.
-    fn check(&self, py: Python<'_>) -> PyResult<(u64, u64, Vec<(u64, &'static str)>)> {
+    fn check(&self, py: Python<'_>) -> PyResult<Checked> {
         let heap = self.get(py)?;
         let report = waiting(py, move || heap.check())?;
         let problems = report.problems.iter().map(|problem| (problem.at, problem.what)).collect();

@@ -5,7 +5,6 @@ use crate::failure::{Result, failed};
 use commonhold::{CreateOptions, Heap, HeapArena, HeapType, Host};
 use rand::RngExt;
 use std::ffi::c_void;
-use std::ptr::null_mut;
 use std::time::Instant;
 
 /// What gives and takes blocks. 0 is none.
@@ -64,7 +63,7 @@ impl Allocator for Mimalloc {
     fn allocate(&mut self, bytes: u64) -> Result<u64> {
         // SAFETY: any size may be asked for.
         let block: *mut u64 = unsafe { libmimalloc_sys::mi_malloc(bytes as usize) }.cast();
-        if block == null_mut() {
+        if block.is_null() {
             return failed("mimalloc gives no memory");
         }
         // SAFETY: a block of at least 16 bytes, aligned to them, that is this program's.
