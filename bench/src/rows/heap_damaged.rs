@@ -57,12 +57,15 @@ impl Row for Damaged {
             if kill % 10 == 9 || kill + 1 == kills {
                 two[1 - number].kill();
                 mended += 2;
-                let arena = heap.arena()?; // takes a dead one's place, and mends it
-                let other = heap.arena()?;
+                // Each takes the place of a dead one, and mends it.
+                let mut arenas = Vec::new();
+                while heap.check()?.ended > 0 && arenas.len() < 16 {
+                    arenas.push(heap.arena()?);
+                }
                 let found = wrong_in(&heap)?;
                 wrong += found.len();
                 examples.extend(found.into_iter().take(3));
-                drop((arena, other));
+                drop(arenas);
                 two[1 - number] = start(1 - number)?;
             }
             two[number] = start(number)?;

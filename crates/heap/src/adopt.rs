@@ -88,7 +88,7 @@ impl Arena {
         if m.load(LOCK_AT) == slot {
             m.store(LOCK_AT, 0);
         }
-        let mut covered = 0;
+        let (mut covered, mut unused) = (0, Vec::new());
         for index in 0..self.layout.chunks {
             // Another's entry that is damaged is found by whoever meets it.
             let entry = Entry::read(m, &self.layout, index).ok().flatten();
@@ -98,18 +98,18 @@ impl Arena {
                 Kind::Part => None,
                 kind => Chunk::read(m, &self.layout, index, slot, kind)?,
             };
+            // Nothing is given back before the note was read, which may speak of it.
             match (entry.kind, read) {
-                (Kind::Huge(chunks), Some(chunk)) if chunk.used.iter().any(|word| *word != 0) => {
+                (Kind::Huge(chunks), Some(chunk)) => {
                     covered = index + chunks;
                     self.enter(chunk);
                 }
-                // It was about to be a block, or is none any more.
-                (Kind::Huge(_) | Kind::Part, _) => self.release_part(m, index),
-                (Kind::Spans, Some(chunk)) => self.enter(chunk),
-                (Kind::Spans, None) => m.store(self.layout.entry(index), 0),
+                (_, Some(chunk)) => self.enter(chunk),
+                (_, None) => unused.push(index),
             }
         }
         publish::mend(self, m, slot)?;
+        unused.into_iter().for_each(|index| self.release_part(m, index));
         self.release_unused_runs(m, slot)?;
         self.collect(m, true)?;
         self.release_empty(m)
@@ -124,6 +124,12 @@ impl Arena {
                 if span.filter(Span::is_run).is_some_and(|span| span.used == 0) {
                     self.release_run(m, (index, page))?;
                 }
+            }
+            // A huge one that was about to be, or is none any more.
+            let chunk = self.chunks[index as usize].as_deref().filter(|chunk| chunk.slot == slot);
+            let is_huge = chunk.is_some_and(|chunk| matches!(chunk.kind, Kind::Huge(_)));
+            if is_huge && chunk.is_some_and(|chunk| chunk.used.iter().all(|word| *word == 0)) {
+                self.release_chunk(m, index)?;
             }
         }
         Ok(())

@@ -163,9 +163,14 @@ impl Arena {
     }
 
     pub(crate) fn give_back(&mut self, m: &impl Words, place: Place) -> Result<()> {
-        let chunk = self.chunks[place.chunk as usize].as_deref_mut().ok_or(Refused::Foreign)?;
-        chunk.put(m, place.word, chunk.used[place.word as usize] & !(1 << place.bit))?;
+        self.unuse(m, place)?;
         self.has_fewer(m, (place.chunk, place.page), 1)
+    }
+
+    /// Makes a block free, and leaves its span as it is: `has_fewer` is called then.
+    pub(crate) fn unuse(&mut self, m: &impl Words, place: Place) -> Result<()> {
+        let chunk = self.chunks[place.chunk as usize].as_deref_mut().ok_or(Refused::Foreign)?;
+        chunk.put(m, place.word, chunk.used[place.word as usize] & !(1 << place.bit))
     }
 
     /// So many blocks of a span are free that were not: it is listed, or its pages are given back.

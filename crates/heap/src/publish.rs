@@ -56,6 +56,7 @@ pub(crate) fn about_to_free(m: &impl Words, first: u64, bytes: u64) -> u64 {
 pub(crate) fn mend(arena: &mut Arena, m: &impl Words, slot: u64) -> Result<()> {
     let (note, word) = (m.load(note_at(slot)), m.load(word_at(slot)));
     let block = note & BLOCK;
+    let mut freed = None;
     if note != 0 && is_word(m, &arena.layout, word) {
         let kept = m.load(word) == block;
         let is_over = match note & !BLOCK {
@@ -65,17 +66,23 @@ pub(crate) fn mend(arena: &mut Arena, m: &impl Words, slot: u64) -> Result<()> {
         };
         if !is_over {
             // It may be free already.
-            match arena.free(m, block) {
-                Ok(()) | Err(Refused::NotAllocated | Refused::Foreign) => {}
+            freed = match arena.find(m, block) {
+                Ok(Some(place)) => arena.unuse(m, place).map(|()| Some(place))?,
+                Ok(None) => match remote::free(m, &arena.layout, block) {
+                    Ok(()) | Err(Refused::NotAllocated | Refused::Foreign) => None,
+                    Err(refused) => return Err(refused),
+                },
+                Err(Refused::NotAllocated | Refused::Foreign) => None,
                 Err(refused) => return Err(refused),
-            }
+            };
             if kept {
                 m.store(word, 0);
             }
         }
     }
     m.store(note_at(slot), 0);
-    Ok(())
+    // Its pages go when no note speaks of them: else they might be another's when it is read again.
+    freed.map_or(Ok(()), |place| arena.has_fewer(m, (place.chunk, place.page), 1))
 }
 
 impl Arena {
@@ -120,7 +127,7 @@ impl Arena {
         m.store(word_at(slot), word);
         m.store(note_at(slot), FREE | block);
         let done = match (own, other) {
-            (Some(place), _) => self.give_back(m, place),
+            (Some(place), _) => self.unuse(m, place),
             (None, Some(found)) => remote::set(m, &self.layout, &found),
             (None, None) => Err(Refused::Foreign),
         };
@@ -128,6 +135,10 @@ impl Arena {
             m.store(word, 0);
         }
         m.store(note_at(slot), 0);
-        done
+        // Its pages go when no note speaks of them.
+        match own.filter(|_| done.is_ok()) {
+            Some(place) => self.has_fewer(m, (place.chunk, place.page), 1),
+            None => done,
+        }
     }
 }

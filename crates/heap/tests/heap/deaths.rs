@@ -203,3 +203,34 @@ fn what_a_dead_one_was_about_to_free_is_not_freed_when_it_is_anothers() {
         }
     }
 }
+
+#[test]
+fn pages_that_a_dead_one_gave_back_are_not_freed_again_when_they_are_anothers() {
+    for steps in 0.. {
+        let (memory, layout) = (Shared::new(BYTES), Layout::of(BYTES).unwrap());
+        let mut living = join(&memory, layout, LIVES, &[]);
+        let mut dead = join(&memory, layout, DIES, &[]);
+        let word = dead.root(&memory, "word").unwrap();
+        let block = dead.allocate_into(&memory, 0, 100_000, word).unwrap();
+        let killed = memory.is_killed(steps, || dead.free_from(&memory, word).unwrap());
+        let mut its = BTreeSet::new();
+        while let Ok(at) = living.allocate(&memory, 0, 100_000) {
+            its.insert(at);
+        }
+        // Whoever mends may die, too, and others have what it gave back.
+        memory.is_killed(steps * 7 % 300, || drop(join(&memory, layout, MENDS, &[DIES])));
+        while let Ok(at) = living.allocate(&memory, 0, 100_000) {
+            its.insert(at);
+        }
+        drop(join(&memory, layout, MENDS + 1, &[DIES, MENDS]));
+        let held = memory.words.borrow()[word as usize / 8];
+        assert!([0, block].contains(&held));
+        its.extend((held != 0).then_some(held));
+        let blocks: BTreeSet<u64> = memory.blocks(&layout).iter().map(|block| block.at).collect();
+        assert_eq!(blocks, its, "{steps}");
+        if !killed {
+            assert!(steps > 8 && its.len() > 3);
+            return;
+        }
+    }
+}
