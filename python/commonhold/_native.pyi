@@ -480,7 +480,6 @@ class Condition:
         *,
         mode: int = 0o600,
         count: int = 1,
-        hosts: bool = False,
         host: _host.Host | None = None,
     ) -> Self: ...
     @property
@@ -553,7 +552,6 @@ class Semaphore:
         *,
         mode: int = 0o600,
         count: int = 1,
-        hosts: bool = False,
         host: _host.Host | None = None,
     ) -> Self: ...
     @property
@@ -608,7 +606,6 @@ class Barrier:
         *,
         mode: int = 0o600,
         count: int = 1,
-        hosts: bool = False,
         host: _host.Host | None = None,
     ) -> Self: ...
     @property

@@ -65,7 +65,7 @@ impl Condition {
 methods! { Condition,
     /// Opens it; creates it if there is none, unless told otherwise.
     #[new]
-    #[pyo3(signature = (name, mutex, create = Create::IfMissing, *, mode = 0o600, count = 1, hosts = false, host = None))]
+    #[pyo3(signature = (name, mutex, create = Create::IfMissing, *, mode = 0o600, count = 1, host = None))]
     fn new(
         py: Python<'_>,
         name: String,
@@ -73,10 +73,9 @@ methods! { Condition,
         #[pyo3(from_py_with = creating)] create: Create,
         #[pyo3(from_py_with = natural)] mode: u32,
         #[pyo3(from_py_with = natural)] count: u32,
-        hosts: bool,
         host: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Condition> {
-        let how = Opening { host, name, create, mode, count, hosts };
+        let how = Opening { host, name, create, mode, count, hosts: false };
         let named = Named::open(py, how, |host, name, create, options| match create {
             Create::No => commonhold::Condition::open(host, name),
             Create::IfMissing => commonhold::Condition::open_or_create(host, name, options),

@@ -60,7 +60,7 @@ impl Semaphore {
 methods! { Semaphore,
     /// Opens it; creates it with that value if there is none, unless told otherwise.
     #[new]
-    #[pyo3(signature = (name, value = 1, create = Create::IfMissing, *, mode = 0o600, count = 1, hosts = false, host = None))]
+    #[pyo3(signature = (name, value = 1, create = Create::IfMissing, *, mode = 0o600, count = 1, host = None))]
     fn new(
         py: Python<'_>,
         name: String,
@@ -68,10 +68,9 @@ methods! { Semaphore,
         #[pyo3(from_py_with = creating)] create: Create,
         #[pyo3(from_py_with = natural)] mode: u32,
         #[pyo3(from_py_with = natural)] count: u32,
-        hosts: bool,
         host: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Semaphore> {
-        let how = Opening { host, name, create, mode, count, hosts };
+        let how = Opening { host, name, create, mode, count, hosts: false };
         let named = Named::open(py, how, move |host, name, create, options| match create {
             Create::No => commonhold::Semaphore::open(host, name),
             Create::IfMissing => commonhold::Semaphore::open_or_create(host, name, value, options),
@@ -130,7 +129,7 @@ fn open_barrier(
 methods! { Barrier,
     /// Opens it; creates it of so many parties if there is none, unless told otherwise.
     #[new]
-    #[pyo3(signature = (name, parties = None, create = Create::IfMissing, *, mode = 0o600, count = 1, hosts = false, host = None))]
+    #[pyo3(signature = (name, parties = None, create = Create::IfMissing, *, mode = 0o600, count = 1, host = None))]
     fn new(
         py: Python<'_>,
         name: String,
@@ -138,10 +137,9 @@ methods! { Barrier,
         #[pyo3(from_py_with = creating)] create: Create,
         #[pyo3(from_py_with = natural)] mode: u32,
         #[pyo3(from_py_with = natural)] count: u32,
-        hosts: bool,
         host: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Barrier> {
-        let how = Opening { host, name, create, mode, count, hosts };
+        let how = Opening { host, name, create, mode, count, hosts: false };
         let named = Named::open(py, how, move |host, name, create, options| match (create, parties) {
             (Create::No, _) => open_barrier(host, name, parties),
             (Create::IfMissing, Some(parties)) => {
