@@ -215,12 +215,12 @@ fn pages_that_a_dead_one_gave_back_are_not_freed_again_when_they_are_anothers() 
         let killed = memory.is_killed(steps, || dead.free_from(&memory, word).unwrap());
         let mut its = BTreeSet::new();
         while let Ok(at) = living.allocate(&memory, 0, 100_000) {
-            its.insert(at);
+            assert!(its.insert(at), "{steps}: it is somebody's");
         }
         // Whoever mends may die, too, and others have what it gave back.
         memory.is_killed(steps * 7 % 300, || drop(join(&memory, layout, MENDS, &[DIES])));
         while let Ok(at) = living.allocate(&memory, 0, 100_000) {
-            its.insert(at);
+            assert!(its.insert(at), "{steps}: it is somebody's");
         }
         drop(join(&memory, layout, MENDS + 1, &[DIES, MENDS]));
         let held = memory.words.borrow()[word as usize / 8];
