@@ -24,9 +24,15 @@ def add_under(turn, shown, times):
             counts[0] = before + 1
 
 
+def test_hosts_share_mutexes_alone(base):
+    with pytest.raises(OSError, match="hosts share mutexes alone"):
+        ch.RwLock(f"{base}-book", hosts=True)
+
+
+@pytest.mark.parametrize("hosts", [False, True])
 @pytest.mark.parametrize("method", METHODS)
-def test_processes_count_under_a_mutex(base, method):
-    turn = ch.Mutex(f"{base}-turn")
+def test_processes_count_under_a_mutex(base, method, hosts):
+    turn = ch.Mutex(f"{base}-turn", hosts=hosts)
     counts = ch.array(f"{base}-counts", 1, "u8", create=True)
     context = multiprocessing.get_context(method)
     arguments = (turn, ch.handle(counts), 2000)

@@ -134,6 +134,23 @@ fn a_stopped_owner_keeps_others_waiting_and_no_more() {
     until("the token came", || workers[0].ask("by-name lock m 100").ok());
 }
 
+/// Words stay in memory: of one user's objects no more than 32 MiB are there.
+#[test]
+fn one_user_takes_no_more_than_a_part_of_a_hosts_memory() {
+    let hosts = cluster(2);
+    let workers: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
+    for number in 0..8 {
+        workers[0].ok(&format!("by-name create m{number} mutex /m{number} hosts count=65536"));
+        workers[1].ok(&format!("by-name open m{number} mutex /m{number}"));
+    }
+    let said = workers[0].refused("by-name create m8 mutex /m8 hosts count=65536", "NoSpace");
+    assert!(said.contains("32 MiB"), "{said}");
+    workers[0].refused("open m8 /m8 rw", "NotFound"); // it was removed again
+    workers[1].ok("by-name close m0");
+    workers[0].all("by-name close m0\nby-name lock m1 5000");
+    workers[1].refused("by-name lock m1 50", "TimedOut");
+}
+
 #[test]
 fn only_mutexes_are_shared_so_far() {
     let host = TestHost::start();

@@ -76,6 +76,7 @@ mod sprite_table6;
 mod swap_lost;
 mod sync_local;
 mod sync_remote;
+mod sync_remote_ratio;
 mod types;
 mod types_shared;
 mod wired;
@@ -174,6 +175,7 @@ pub fn all() -> Vec<&'static dyn Row> {
         &ipc_out_of_line::OutOfLineRatio,
         &swap_lost::Lost,
         &sync_local::LocalLockRatio,
+        &sync_remote_ratio::RemoteLockRatio,
         &sync_remote::RemoteLockMessages,
         &sync_remote::Violations,
         &types::TranslateRatio,
@@ -245,7 +247,7 @@ mod tests {
                         preload.start_ratio mount.direct_ratio mount.seq_ratio \
                         snapshot.ratio snapshot.write_ratio snapshot.torn \
                         wired.faults wired.attach_ratio wired.mappings wired.tail_ratio \
-                        ipc.null_ratio ipc.wired_ratio ipc.copies ipc.out_of_line_ratio swap.lost sync.local_lock_ratio sync.remote_lock_messages sync.violations types.translate_gb_s_ratio types.table2 \
+                        ipc.null_ratio ipc.wired_ratio ipc.copies ipc.out_of_line_ratio swap.lost sync.local_lock_ratio sync.remote_lock_ratio sync.remote_lock_messages sync.violations types.translate_gb_s_ratio types.table2 \
                         heap.alloc_ratio heap.scaling heap.page_moves heap.first_fit heap.damaged \
                         types.read_ratio types.translations \
                         segments.fill segments.fill_moving segments.alloc_ratio segments.growth_copies \

@@ -13,6 +13,7 @@ pub mod page_server;
 mod page_watcher;
 mod prober;
 mod recorder;
+pub mod relay;
 mod row;
 mod segment_client;
 mod sharer;
@@ -50,6 +51,8 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
         "pointer-tree" => crate::pointer_tree::worker::run(arguments),
         "prober" => prober::run(arguments),
         "recorder" => recorder::run(arguments),
+        "relay" => relay::relay(arguments),
+        "relay-user" => relay::user(arguments),
         "row" => row::run(arguments),
         "attach-server" => attach_server::run(arguments),
         "bank-client" => crate::bank::client::run(arguments),

@@ -4,6 +4,8 @@
 //! The words in memory are real, too: threads lock and unlock by `commonhold-primitives`, one call a step, and the host takes words
 //! and gives them by the same calls as `crates/host` does.
 
+mod acts;
+mod deaths;
 mod memory;
 mod search;
 mod world;

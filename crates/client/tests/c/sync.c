@@ -32,9 +32,14 @@ static int reads(void) { return ch_rwlock_tryrdlock(book); }
 
 static void mutexes(void) {
     CHECK(!ch_mutex_open("/c/turn", 0, 0600, 1) && errno == ENOENT);
-    CHECK(!ch_mutex_open("/c/turn", 7, 0600, 1) && errno == EINVAL);
+    CHECK(!ch_mutex_open("/c/turn", 8, 0600, 1) && errno == EINVAL);
     turn = ch_mutex_open("/c/turn", CH_SYNC_CREATE, 0600, 2);
     CHECK(turn);
+    ch_mutex *of_hosts = ch_mutex_open("/c/far", CH_SYNC_CREATE | CH_SYNC_HOSTS, 0600, 1);
+    CHECK(of_hosts && !ch_mutex_lock(of_hosts) && ch_mutex_lock(of_hosts) == EDEADLK);
+    CHECK(!ch_mutex_unlock(of_hosts));
+    ch_mutex_close(of_hosts);
+    CHECK(!ch_counter_open("/c/far2", CH_SYNC_CREATE | CH_SYNC_HOSTS, 0600, 1) && errno == EOPNOTSUPP);
     CHECK(!ch_mutex_open("/c/turn", CH_SYNC_CREATE | CH_SYNC_EXCLUSIVE, 0600, 2) && errno == EEXIST);
     CHECK(!ch_counter_open("/c/turn", 0, 0600, 1) && errno == EPROTOTYPE);
     CHECK(strstr(ch_last_error(), "is no counter"));

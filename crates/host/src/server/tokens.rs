@@ -26,6 +26,9 @@ const TAKEN: Duration = Duration::from_millis(10);
 /// How long the process that follows a lost one, and those who took part with the home's process before, have to say what they have.
 const SAID: Duration = Duration::from_secs(5);
 
+/// More memory for words the objects of one user do not have here: it stays in memory, and is charged to nobody.
+const MOST_OF_ONE_USER: u64 = 32 << 20;
+
 /// The tokens of all objects, as far as they are in use here.
 #[derive(Default)]
 pub(super) struct AllTokens {
@@ -37,6 +40,8 @@ pub(super) struct AllTokens {
 /// The tokens of one object.
 pub struct Tokens {
     object: u128,
+    /// Whose object it is.
+    owner: u32,
     host: Weak<Host>,
     memory: Arc<OwnedFd>,
     mapped: Mapped,
@@ -109,6 +114,7 @@ impl Host {
             return Ok(tokens);
         }
         let bytes = record.options.size_bytes;
+        self.check_words(record.ownership.uid, bytes)?;
         let kept = lock(&self.tokens.kept).remove(&object.id);
         let left = kept.is_some();
         let new = || frames::create_of_fixed_size("commonhold-locks", bytes).map(Arc::new);
@@ -129,7 +135,8 @@ impl Host {
         self.vault.put(&super::kept::tokens_key(object.id), &[], Some(memory.clone()))?;
         let state = Mutex::new(State { part, reserved: HashMap::new() });
         let host = Arc::downgrade(self);
-        let tokens = Arc::new(Tokens { object: record.uuid, host, memory, mapped, state, _window: window });
+        let (object, owner) = (record.uuid, record.ownership.uid);
+        let tokens = Arc::new(Tokens { object, owner, host, memory, mapped, state, _window: window });
         let mut in_use = self.tokens.in_use.write().unwrap_or_else(PoisonError::into_inner);
         in_use.insert(record.uuid, tokens.clone());
         drop(in_use);
@@ -137,6 +144,20 @@ impl Host {
             cluster.tokens_find_home(record.uuid);
         }
         Ok(tokens)
+    }
+
+    fn check_words(&self, owner: u32, bytes: u64) -> Result<()> {
+        let mine = |tokens: &Arc<Tokens>| (tokens.owner == owner).then(|| tokens.mapped.bytes() as u64);
+        let used: u64 = self.all_tokens().iter().filter_map(mine).sum();
+        if used + bytes <= MOST_OF_ONE_USER {
+            return Ok(());
+        }
+        let text = format!(
+            "mutexes that hosts share take {} MiB of a host's memory at most for the objects of one user, {owner}: close some, or \
+             make objects with fewer",
+            MOST_OF_ONE_USER >> 20
+        );
+        Err(Error::new(ErrorKind::NoSpace, text))
     }
 
     /// What the process before this one left.
@@ -159,6 +180,7 @@ impl Host {
     /// No process here uses an object any more.
     pub(super) fn leave_tokens(&self, object: &Object) {
         let record = object.record().clone();
+        lock(&self.tokens.kept).remove(&object.id);
         let left = self.tokens.in_use.write().unwrap_or_else(PoisonError::into_inner).remove(&record.uuid);
         if let Some(tokens) = left.filter(|_| record.is_elsewhere) {
             tokens.leave();

@@ -1,13 +1,13 @@
 //! A cluster whose threads use mutexes of one object.
 
-use super::memory::{BYTES, SLEEPERS, Told, Words};
+use super::memory::{BYTES, Told, Words};
 use commonhold_coherence::HostId;
-use commonhold_primitives::{Kind, Mutex, Refused, Taken, Wait, Who, free_of_the_dead};
-use commonhold_tokens::{Action, Event, Message, Part, Timer};
+use commonhold_primitives::Mutex;
+use commonhold_tokens::{Event, Message, Part, Timer};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What a run begins with, and what may go wrong in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +56,7 @@ pub enum Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Does {
+pub(super) enum Does {
     /// It calls lock next.
     Locks,
     /// It sleeps.
@@ -70,28 +70,28 @@ enum Does {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Thread {
-    machine: usize,
-    does: Does,
+pub(super) struct Thread {
+    pub(super) machine: usize,
+    pub(super) does: Does,
     /// Which mutex.
-    index: u32,
+    pub(super) index: u32,
     /// How often it locks yet.
-    left: u8,
+    pub(super) left: u8,
 }
 
 #[derive(Clone, Debug)]
-struct Machine {
-    host: HostId,
+pub(super) struct Machine {
+    pub(super) host: HostId,
     /// None: it has no part in it now.
-    part: Option<Part>,
-    words: RefCell<Vec<u64>>,
-    told: VecDeque<(u32, Told)>,
-    timers: BTreeSet<Timer>,
+    pub(super) part: Option<Part>,
+    pub(super) words: RefCell<Vec<u64>>,
+    pub(super) told: VecDeque<(u32, Told)>,
+    pub(super) timers: BTreeSet<Timer>,
     /// It is to hear who the home is.
-    seeks: bool,
-    lost: bool,
+    pub(super) seeks: bool,
+    pub(super) lost: bool,
     /// The processes before this one.
-    former: Vec<HostId>,
+    pub(super) former: Vec<HostId>,
 }
 
 impl Hash for Machine {
@@ -104,19 +104,19 @@ impl Hash for Machine {
 /// A cluster, its threads, and what went wrong.
 #[derive(Clone, Debug)]
 pub struct World {
-    plan: Plan,
-    machines: Vec<Machine>,
-    threads: Vec<Thread>,
-    channels: BTreeMap<(HostId, HostId), VecDeque<Message>>,
-    next_host: u32,
+    pub(super) plan: Plan,
+    pub(super) machines: Vec<Machine>,
+    pub(super) threads: Vec<Thread>,
+    pub(super) channels: BTreeMap<(HostId, HostId), VecDeque<Message>>,
+    pub(super) next_host: u32,
     /// Mutexes with which an owner died that nobody was told of yet.
-    died: BTreeSet<u32>,
+    pub(super) died: BTreeSet<u32>,
     /// Tokens and requests that were sent.
     pub messages: u32,
     /// How often a thread had a mutex.
     pub locked: u32,
-    violation: Option<String>,
-    began: Instant,
+    pub(super) violation: Option<String>,
+    pub(super) began: Instant,
 }
 
 impl Hash for World {
@@ -125,9 +125,9 @@ impl Hash for World {
     }
 }
 
-const HOME: usize = 0;
+pub(super) const HOME: usize = 0;
 
-fn at(index: u32) -> Mutex {
+pub(super) fn at(index: u32) -> Mutex {
     Mutex(index as usize * BYTES)
 }
 
@@ -334,217 +334,6 @@ impl World {
             if owners.count() > 1 {
                 self.violation.get_or_insert_with(|| format!("two threads have mutex {index}"));
             }
-        }
-    }
-
-    /// Does something with a machine's words; then its threads wake, and its host is to hear what it was told.
-    fn with_words<T>(&mut self, machine: usize, job: impl FnOnce(&Words<'_>) -> T) -> T {
-        let sleeping = |index: usize| {
-            let sleeps = |thread: &&Thread| {
-                thread.machine == machine && thread.does == Does::Sleeps && thread.index == index as u32
-            };
-            self.threads.iter().filter(sleeps).count() as u32
-        };
-        let sleepers = (0..self.plan.mutexes as usize).map(sleeping).collect();
-        let words = Words::new(&self.machines[machine].words, sleepers, self.began);
-        let result = job(&words);
-        let (told, woken) = (words.told.into_inner(), words.woken.into_inner());
-        for (index, count) in woken {
-            let sleeps = |thread: &&mut Thread| {
-                thread.machine == machine && thread.does == Does::Sleeps && thread.index == index as u32
-            };
-            self.threads
-                .iter_mut()
-                .filter(sleeps)
-                .take(count as usize)
-                .for_each(|thread| thread.does = Does::Woken);
-        }
-        let waiting = &mut self.machines[machine].told;
-        for told in told.into_iter().map(|(index, told)| (index as u32, told)) {
-            // What is told twice before it is heard is no more than told once: so the states are finitely many.
-            if !waiting.contains(&told) {
-                waiting.push_back(told);
-            }
-        }
-        while self.plan.is_short
-            && let Some((index, told)) = self.machines[machine].told.pop_front()
-        {
-            self.hears(machine, index, told);
-        }
-        result
-    }
-
-    fn thread(&mut self, number: usize) {
-        let Thread { machine, does, index, .. } = self.threads[number].clone();
-        let who = Who { member: number as u32 + 1, thread: 1 };
-        if let Does::Owns(died) = does {
-            let done = self.with_words(machine, |words| {
-                let mended = if died { at(index).mend(words, who) } else { Ok(()) };
-                mended.and_then(|()| at(index).unlock(words, who))
-            });
-            if let Err(error) = done {
-                self.violation.get_or_insert_with(|| format!("thread {number} lost its mutex: {error:?}"));
-            }
-            let thread = &mut self.threads[number];
-            thread.left -= 1;
-            thread.index = (thread.index + 1) % self.plan.mutexes;
-            thread.does = if thread.left == 0 { Does::Done } else { Does::Locks };
-            return;
-        }
-        let until = Wait::Until(self.began + Duration::from_millis(1));
-        match self.with_words(machine, |words| at(index).lock(words, who, until)) {
-            Ok(died) => {
-                if self.died.remove(&index) && !died {
-                    self.violation
-                        .get_or_insert_with(|| format!("nobody says that an owner of {index} died"));
-                }
-                self.locked += 1;
-                if does == Does::Woken {
-                    // It has slept, and says in the same step that others may: here that is the next call.
-                    self.with_words(machine, |words| words.set(index, |word| word | SLEEPERS));
-                }
-                self.threads[number].does = Does::Owns(died);
-            }
-            Err(Refused::TimedOut) => self.threads[number].does = Does::Sleeps,
-            Err(error) => {
-                self.violation.get_or_insert_with(|| format!("thread {number} cannot lock: {error:?}"));
-            }
-        }
-    }
-
-    fn hears(&mut self, machine: usize, index: u32, told: Told) {
-        match told {
-            Told::Wanted => self.handle(machine, Event::Wanted(index)),
-            Told::Released => self.claim(machine, index, false),
-        }
-    }
-
-    fn handle(&mut self, machine: usize, event: Event) {
-        let mut actions = Vec::new();
-        let Some(part) = &mut self.machines[machine].part else { return };
-        part.handle(event, &mut actions);
-        for action in actions {
-            self.act(machine, action);
-        }
-    }
-
-    fn act(&mut self, machine: usize, action: Action) {
-        match action {
-            Action::Send(to, message) => {
-                if matches!(message, Message::Request { .. } | Message::Token { .. }) {
-                    self.messages += 1;
-                }
-                let from = self.machines[machine].host;
-                if self.machines.iter().any(|other| other.host == to && !other.lost) {
-                    self.channels.entry((from, to)).or_default().push_back(message);
-                }
-            }
-            Action::Claim { index, firmly } => self.claim(machine, index, firmly),
-            Action::Give { index, died, wanted } => {
-                self.with_words(machine, |words| at(index).give(words, died, wanted));
-                if wanted {
-                    self.machines[machine].timers.insert(Timer::Taken(index));
-                }
-            }
-            Action::Void(index) => {
-                if self.with_words(machine, |words| at(index).void(words)) {
-                    self.handle(machine, Event::Wanted(index));
-                }
-            }
-            Action::Wait(timer) => _ = self.machines[machine].timers.insert(timer),
-        }
-    }
-
-    fn claim(&mut self, machine: usize, index: u32, firmly: bool) {
-        match self.with_words(machine, |words| at(index).take_away(words, firmly)) {
-            Taken::Yes { died, sleepers } => self.handle(machine, Event::Released { index, died, sleepers }),
-            Taken::Owned => {}
-            Taken::Reserved => _ = self.machines[machine].timers.insert(Timer::Taken(index)),
-        }
-    }
-
-    fn client_dies(&mut self, number: usize) {
-        let Thread { machine, does, index, .. } = self.threads[number].clone();
-        if matches!(does, Does::Owns(_)) {
-            self.died.insert(index);
-        }
-        self.threads[number].does = Does::Dead;
-        self.free_the_dead(machine);
-    }
-
-    fn free_the_dead(&mut self, machine: usize) {
-        let alive = |(_, thread): &(usize, &Thread)| thread.does != Does::Dead;
-        let living: HashSet<u32> =
-            self.threads.iter().enumerate().filter(alive).map(|(number, _)| number as u32 + 1).collect();
-        let bytes = self.plan.mutexes as usize * BYTES;
-        self.with_words(machine, |words| {
-            free_of_the_dead(words, 0..bytes, Kind::Mutex, || living.clone(), None)
-        });
-    }
-
-    /// A host's process dies: its words stay, and another reads them.
-    fn restart(&mut self, number: usize) {
-        let former = self.machines[number].host;
-        let host = HostId(self.next_host);
-        self.next_host += 1;
-        let mutexes = self.plan.mutexes;
-        let seen: Vec<_> = self
-            .with_words(number, |words| (0..mutexes).map(|index| (index, at(index).seen(words))).collect());
-        let first = number == HOME;
-        let changed = seen.into_iter().filter(|(_, seen)| seen.here != first || seen.sleepers);
-        let words = changed.map(|(index, seen)| (index, seen.here, seen.sleepers));
-        let part = Part::following(host, mutexes, first, words);
-        let machine = &mut self.machines[number];
-        (machine.host, machine.part, machine.seeks) = (host, Some(part), true);
-        machine.former.push(former);
-        machine.told.clear();
-        machine.timers.clear();
-        self.forget(former);
-        if first {
-            // Each hears of it some time later.
-            self.machines.iter_mut().skip(1).for_each(|other| other.seeks = other.part.is_some());
-        } else {
-            self.handle(HOME, Event::Lost(former));
-        }
-        self.free_the_dead(number);
-    }
-
-    fn machine_dies(&mut self, number: usize) {
-        let host = self.machines[number].host;
-        let owned = |thread: &&Thread| thread.machine == number && matches!(thread.does, Does::Owns(_));
-        let owned: Vec<u32> = self.threads.iter().filter(owned).map(|thread| thread.index).collect();
-        self.died.extend(owned);
-        let mine = |thread: &&mut Thread| thread.machine == number && thread.does != Does::Done;
-        self.threads.iter_mut().filter(mine).for_each(|thread| thread.does = Does::Dead);
-        let machine = &mut self.machines[number];
-        (machine.part, machine.seeks, machine.lost) = (None, false, true);
-        machine.told.clear();
-        machine.timers.clear();
-        self.forget(host);
-        self.handle(HOME, Event::Lost(host));
-    }
-
-    /// Nothing comes from that host any more, and nothing reaches it.
-    fn forget(&mut self, host: HostId) {
-        self.channels.retain(|(from, to), _| *from != host && *to != host);
-    }
-
-    fn leave(&mut self, number: usize) {
-        let mutexes = self.plan.mutexes;
-        let died: BTreeSet<u32> = self.with_words(number, |words| {
-            let died =
-                |index: &u32| matches!(at(*index).take_away(words, true), Taken::Yes { died: true, .. });
-            (0..mutexes).filter(died).collect()
-        });
-        let machine = &mut self.machines[number];
-        let Some(part) = machine.part.take() else { return };
-        machine.timers.clear();
-        let host = machine.host;
-        if let Some(home) = part.home() {
-            self.channels
-                .entry((host, home))
-                .or_default()
-                .push_back(part.leaves(|index| died.contains(&index)));
         }
     }
 }
