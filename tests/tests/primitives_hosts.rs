@@ -134,6 +134,25 @@ fn a_stopped_owner_keeps_others_waiting_and_no_more() {
     until("the token came", || workers[0].ask("by-name lock m 100").ok());
 }
 
+#[test]
+fn words_that_ended_with_host_and_keeper_are_not_taken_for_those_of_the_next() {
+    let hosts = cluster(2);
+    let workers = mutex_on(&hosts);
+    for at in [1, 0] {
+        workers[at].ok("by-name lock m 20000");
+        hosts[at].kill_both();
+        hosts[at].start_again().expect("it starts");
+        let unlocks = || workers[at].ask("by-name unlock m").err().filter(|refused| refused.kind == "Lost");
+        until("the client has noticed", unlocks);
+        workers[at].refused("by-name lock m 100", "Lost");
+        workers[at].ok("by-name close m");
+        until("the host has joined", || workers[at].ask("by-name open m mutex /m").ok());
+        assert_eq!(workers[at].ok("by-name mend m 60000"), "true");
+        workers[at].ok("by-name unlock m");
+        workers[1 - at].all("by-name lock m 20000\nby-name unlock m");
+    }
+}
+
 /// Words stay in memory: of one user's objects no more than 32 MiB are there.
 #[test]
 fn one_user_takes_no_more_than_a_part_of_a_hosts_memory() {

@@ -3,7 +3,7 @@
 //! was on its way is of an earlier count, and is not heard any more.
 
 use crate::event::{Action, Event, Has, Message, Placed, Timer};
-use crate::part::{Home, Part, Phase, Said};
+use crate::part::{Home, MOST_WAITING, Part, Phase, Said};
 use crate::token::Token;
 use commonhold_coherence::HostId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +45,8 @@ impl Part {
                 self.at_home.opens = false;
                 self.decide_if_all_said(actions);
             }
+            // What it said to a home that does not know yet that it is: who follows it says it again.
+            Event::Lost(host) if self.home.is_none() => self.early.retain(|(from, _)| *from != host),
             Event::Lost(host) if self.at_home.users.contains_key(&host) => {
                 actions.push(Action::Wait(Timer::Follows(host)));
             }
@@ -66,6 +68,10 @@ impl Part {
             let said = (self.known, self.has());
             self.at_home = Home { users: [(home, Some(said))].into(), opens: true, ..Home::default() };
             actions.push(Action::Wait(Timer::Opens));
+            // Some have heard sooner than this host that it is the home.
+            for (from, message) in std::mem::take(&mut self.early) {
+                self.handle(Event::Said { from, message }, actions);
+            }
         } else {
             if std::mem::take(&mut self.has_others) {
                 (0..self.mutexes)
@@ -87,6 +93,9 @@ impl Part {
     pub(crate) fn about_counts(&mut self, from: HostId, message: Message, actions: &mut Vec<Action>) {
         let from_home = self.home == Some(from) && !self.is_home();
         match message {
+            Message::Join { .. } if self.home.is_none() && self.early.len() < MOST_WAITING => {
+                self.early.push((from, message));
+            }
             Message::Join { count, known, has } if self.is_home() => {
                 self.joins(from, count, (known, has), actions);
             }

@@ -6,7 +6,7 @@ use commonhold_coherence::HostId;
 use std::collections::BTreeMap;
 
 /// More hosts do not wait for one token, nor do more messages wait until the home has counted.
-const MOST_WAITING: usize = 1 << 16;
+pub(crate) const MOST_WAITING: usize = 1 << 16;
 
 /// How far a part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -160,9 +160,9 @@ impl Place {
         // SAFETY: mapped shared and writable, page-aligned, for as long as the mapping is kept beside it; the memory keeps
         // its size by its seal. Nobody else in this process is given the address.
         let mapped = unsafe { Mapped::new(start, bytes) };
-        let memory = match is_shared {
-            true => Words::between_hosts(mapped, &object.core),
-            false => Words::of_host(mapped),
+        let memory = match &words {
+            Some(words) => Words::between_hosts(mapped, &object.core, words)?,
+            None => Words::of_host(mapped),
         };
         thread(); // from now on forks are counted
         let member = AtomicU64::new(known(ask_member(&object)?));
@@ -200,8 +200,7 @@ impl Place {
     pub(crate) fn who(&self) -> Result<Who> {
         match self.who_is_known() {
             Some(who) => Ok(who),
-            None if self.inner.memory.are_lost() => Err(self.lost()),
-            None => self.after_fork(thread()),
+            None => self.find_out(),
         }
     }
 
@@ -209,20 +208,28 @@ impl Place {
     #[inline]
     pub(crate) fn who_is_known(&self) -> Option<Who> {
         let known = self.inner.member.load(Ordering::Relaxed);
-        let is_known = (known >> 32) as u32 == forks() && !self.inner.memory.are_lost();
+        let is_known = (known >> 32) as u32 == forks() && !self.inner.memory.are_in_doubt();
         is_known.then(|| Who { member: known as u32, thread: thread() })
     }
 
     #[cold]
-    fn lost(&self) -> Error {
-        let name = self.inner.object.core.label();
-        let what =
-            format!("{name}: the host and its keeper died, and who had it is not known: open it again");
-        Error::new(ErrorKind::Lost, what)
+    fn find_out(&self) -> Result<Who> {
+        let (inner, thread) = (&*self.inner, thread());
+        let known = inner.member.load(Ordering::Relaxed);
+        let who = match (known >> 32) as u32 == forks() {
+            true => Who { member: known as u32, thread },
+            false => self.after_fork(thread)?,
+        };
+        if inner.memory.are_in_doubt() && !inner.memory.are_given()? {
+            let name = inner.object.core.label();
+            let what =
+                format!("{name}: the host and its keeper died, and who had it is not known: open it again");
+            return Err(Error::new(ErrorKind::Lost, what));
+        }
+        Ok(who)
     }
 
     /// A fork child opens it for itself, so that the host frees what it had when it ends.
-    #[cold]
     fn after_fork(&self, thread: u32) -> Result<Who> {
         let inner = &*self.inner;
         let name = inner.object.core.label();

@@ -1,9 +1,13 @@
 //! The words of primitives: memory of this host's processes, and, of mutexes that hosts share, what the host is told of them.
 
+use crate::Result;
 use crate::object::Core;
+use commonhold_object::error::Doing;
 use commonhold_object::wire::Request;
 use commonhold_primitives::{Kind, Mapped, Memory};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Words that primitives lie in.
@@ -18,7 +22,10 @@ pub(crate) struct Words {
 #[derive(Debug)]
 struct Between {
     core: Arc<Core>,
-    given_at: u64,
+    /// On which connection they were given, or seen to be the same.
+    given_at: AtomicU64,
+    /// Which memory they are.
+    inode: u64,
 }
 
 impl Words {
@@ -28,14 +35,27 @@ impl Words {
     }
 
     /// Those of mutexes that hosts share.
-    pub(super) fn between_hosts(mapped: Mapped, core: &Arc<Core>) -> Words {
-        Words { mapped, between: Some(Between { core: core.clone(), given_at: core.opened_at() }) }
+    pub(super) fn between_hosts(mapped: Mapped, core: &Arc<Core>, words: &OwnedFd) -> Result<Words> {
+        let (given_at, inode) = (core.opened_at().into(), inode(words)?);
+        Ok(Words { mapped, between: Some(Between { core: core.clone(), given_at, inode }) })
     }
 
-    /// Whether another process of the host gives other words by now: the one that gave these has died with its keeper.
+    /// Whether they were given on another connection: the host may have died with its keeper since, and give others.
     #[inline]
-    pub(super) fn are_lost(&self) -> bool {
-        self.between.as_ref().is_some_and(|between| between.core.opened_at() != between.given_at)
+    pub(super) fn are_in_doubt(&self) -> bool {
+        let given_at = |between: &Between| between.given_at.load(Ordering::Relaxed);
+        self.between.as_ref().is_some_and(|between| between.core.opened_at() != given_at(between))
+    }
+
+    /// Whether the host gives these words still.
+    pub(super) fn are_given(&self) -> Result<bool> {
+        let Some(between) = &self.between else { return Ok(true) };
+        let opened_at = between.core.opened_at();
+        let is_given = inode(&between.core.ask_for_words()?)? == between.inode;
+        if is_given {
+            between.given_at.store(opened_at, Ordering::Relaxed);
+        }
+        Ok(is_given)
     }
 
     fn tell(&self, at: usize, wanted: bool) {
@@ -44,6 +64,11 @@ impl Words {
             core.shared().note_now(&Request::Token { object: core.id(), index, wanted });
         }
     }
+}
+
+fn inode(words: &OwnedFd) -> Result<u64> {
+    let stat = rustix::fs::fstat(words).map_err(std::io::Error::from);
+    Ok(stat.doing("looking at the memory of locks")?.st_ino)
 }
 
 impl Memory for Words {
@@ -55,7 +80,7 @@ impl Memory for Words {
     }
 
     #[inline]
-    fn exchange(&self, at: usize, old: u64, new: u64) -> Result<(), u64> {
+    fn exchange(&self, at: usize, old: u64, new: u64) -> std::result::Result<(), u64> {
         self.mapped.exchange(at, old, new)
     }
 

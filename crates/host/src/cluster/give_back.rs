@@ -99,6 +99,7 @@ impl Cluster {
         let borrowers = driver.borrowers(&self.who_may_have_pages());
         if borrowers.is_empty() {
             driver.begin();
+            self.tokens_find_home(driver.plan().object);
             self.size_own_import(driver);
             return;
         }
@@ -106,6 +107,7 @@ impl Cluster {
         let asking = move || {
             if this.ask_all_back(&driver, &borrowers) {
                 driver.begin();
+                this.tokens_find_home(driver.plan().object);
             }
         };
         if points::thread(|| std::thread::Builder::new().name("asking back".into()).spawn(asking)).is_err() {

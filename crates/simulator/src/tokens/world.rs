@@ -219,8 +219,7 @@ impl World {
         if machine.part.is_some() && !machine.told.is_empty() {
             steps.push(Step::Told(number));
         }
-        // The home hears last that it is: only then it hears who joins.
-        if machine.seeks && (number == HOME || !home.seeks) {
+        if machine.seeks {
             steps.push(Step::Home(number));
         }
         let is_over = |timer: &&Timer| match timer {
