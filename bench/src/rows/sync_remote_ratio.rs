@@ -99,15 +99,10 @@ impl Relayed {
                 address[1 - number].clone(),
             ]
         };
-        // Each connects to the other before it is ready.
-        let (first, second) = std::thread::scope(|scope| {
-            let first = scope.spawn(|| network.at(0, || Worker::start("relay", &words(0))));
-            let second = network.at(1, || Worker::start("relay", &words(1)));
-            (first.join(), second)
-        });
-        let Ok(first) = first else { return failed("a relay did not start") };
+        let relay = |number: usize| network.at(number, || Worker::start("relay", &words(number)));
+        let relays = [relay(0)?, relay(1)?];
         let user = |number: usize| network.at(number, || Worker::start("relay-user", &[memory(number)]));
-        Ok(Relayed { users: [user(0)?, user(1)?], _relays: [first?, second?] })
+        Ok(Relayed { users: [user(0)?, user(1)?], _relays: relays })
     }
 }
 

@@ -92,12 +92,12 @@ pub fn relay(arguments: &[String]) -> Result<()> {
             inward.put(IN, &message);
         }
     });
+    worker::say("ready")?;
     let other: SocketAddr = other.parse()?;
     let socket = connect(other)?;
     let name = ServerName::IpAddress(other.ip().into());
     let mut stream = StreamOwned::new(ClientConnection::new(client, name)?, socket);
     stream.flush()?;
-    worker::say("ready")?;
     let outward = Memory::open(path)?;
     let mut seen = 0;
     loop {

@@ -25,7 +25,10 @@ pub fn run(arguments: &[String]) -> Result<()> {
         let faults = match line.split(' ').collect::<Vec<_>>()[..] {
             ["touch"] => touch(&mappings),
             // What the child copies of its parent's own memory is copied before.
-            ["fork"] => in_child(|| [&[][..], &mappings].map(touch)[1])?,
+            ["fork"] => in_child(|| {
+                bring_code_in();
+                [&[][..], &mappings].map(touch)[1]
+            })?,
             ["loop", seconds] => counted_loop(&mappings, Duration::from_secs(seconds.parse()?)),
             ["again"] => {
                 mappings.clear();
@@ -45,6 +48,21 @@ fn lock_own_memory() -> Result<()> {
     match unsafe { libc::mlockall(libc::MCL_CURRENT) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()).doing("locking this program in memory"),
+    }
+}
+
+/// A child has none of its parent's pages of files until it touches them: those of programs and libraries are brought in.
+fn bring_code_in() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let of_files = maps.lines().filter(|line| line.contains(" /") && !line.contains(" /memfd:"));
+    for line in of_files {
+        let Some((start, end)) = line.split(' ').next().and_then(|range| range.split_once('-')) else {
+            continue;
+        };
+        let number = |text: &str| usize::from_str_radix(text, 16).unwrap_or(0);
+        let (start, end) = (number(start), number(end));
+        // SAFETY: reads pages that are mapped. What cannot be read stays away.
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_POPULATE_READ) };
     }
 }
 
