@@ -63,14 +63,23 @@ impl Parties {
         }
     }
 
+    /// It wants the mutex: its request has arrived before another asks.
+    fn asks(&mut self, number: usize) -> Result<()> {
+        let (before, deadline) = (self.messages()?, Instant::now() + DEADLINE);
+        self.workers[number].tell("lock")?;
+        while self.messages()? == before {
+            if Instant::now() > deadline {
+                return failed(format!("process {number} waits, and no request was sent"));
+            }
+        }
+        Ok(())
+    }
+
     /// Hand-overs while all wait: who let go asks at once again. Messages for each.
     fn all_wait(&mut self, rounds: usize) -> Result<f64> {
         let count = self.workers.len();
         self.workers[0].ask("lock")?;
-        for worker in &mut self.workers[1..] {
-            worker.tell("lock")?;
-            std::thread::sleep(Duration::from_millis(2)); // in the order of their numbers
-        }
+        (1..count).try_for_each(|number| self.asks(number))?;
         // The first round is of those that do not know yet who waits.
         let mut before = 0;
         for turn in 0..(rounds + 1) * count {
@@ -79,8 +88,8 @@ impl Parties {
             }
             let (holder, next) = (turn % count, (turn + 1) % count);
             self.workers[holder].ask("unlock")?;
-            self.workers[holder].tell("lock")?;
             self.workers[next].line()?;
+            self.asks(holder)?;
         }
         let handed_over = rounds * count;
         let after = self.messages()?;

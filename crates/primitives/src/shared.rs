@@ -47,17 +47,28 @@ impl Mutex {
         let mut seen = memory.load(self.0);
         loop {
             let next = match seen & OWNER {
-                AWAY => return taken(seen),
+                AWAY => return self.taken(memory, seen),
                 0 if firmly || seen & SLEEPERS == 0 => AWAY | seen & (DIED | SLEEPERS),
                 _ => seen | WANTED,
             };
             match memory.exchange(self.0, seen, next) {
-                Ok(()) if next & OWNER == AWAY => return taken(seen),
+                Ok(()) if next & OWNER == AWAY => return self.taken(memory, next),
                 Ok(()) if mutex::is_owned(seen) => return Taken::Owned,
                 Ok(()) => return Taken::Reserved,
                 Err(now) => seen = now,
             }
         }
+    }
+
+    /// It is taken. Whoever slept once says that others may: one that sleeps now is woken, and says that
+    /// it waits.
+    fn taken(self, memory: &impl Memory, seen: u64) -> Taken {
+        let sleepers = seen & SLEEPERS != 0 && memory.wake(self.0, 1) > 0;
+        if seen & SLEEPERS != 0 && !sleepers {
+            // Changed meanwhile: somebody else says so anew.
+            let _ = memory.exchange(self.0, seen, seen & !SLEEPERS);
+        }
+        Taken::Yes { died: seen & DIED != 0, sleepers }
     }
 
     /// Gives it to the threads here, and wakes one. `wanted`: whoever takes it gives it on. Gives whether
@@ -85,8 +96,4 @@ impl Mutex {
         }
         seen & SLEEPERS != 0
     }
-}
-
-fn taken(seen: u64) -> Taken {
-    Taken::Yes { died: seen & DIED != 0, sleepers: seen & SLEEPERS != 0 }
 }
