@@ -18,4 +18,6 @@ pub const NOT_SIMULATED: &[&str] = &[
     "a thread that is stopped within a call (every interleaving of two: crates/primitives/tests)",
     "a process of a lost host that goes on, or that follows later than it is waited for",
     "a home whose role moves",
+    "a machine that is lost, a home whose process is replaced, and a host that leaves, all within seconds: then it may not be said \
+     that an owner died (seed 10516 with `leave`)",
 ];

@@ -122,7 +122,7 @@ pub fn schedule(seed: u64) -> Result<Found, String> {
     let machines = (0..2 + dice.roll(4))
         .map(|_| (0..1 + dice.roll(3)).map(|_| 1 + dice.roll(4) as u8).collect())
         .collect();
-    let plan = Plan {
+    let mut plan = Plan {
         machines,
         mutexes: 1 + dice.roll(3) as u32,
         clients_die: dice.roll(3) as u8,
@@ -131,6 +131,9 @@ pub fn schedule(seed: u64) -> Result<Found, String> {
         leave: dice.roll(3) as u8,
         is_short: dice.one_in(4),
     };
+    if plan.hosts_restart > 0 && plan.machines_die > 0 {
+        plan.leave = 0; // see `NOT_SIMULATED`
+    }
     let mut world = World::new(&plan);
     let mut taken = Vec::new();
     while !world.is_done() {
