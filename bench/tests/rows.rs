@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// All rows of rebasing and of images; and those of several hosts that are done in seconds.
 const CHOSEN: &[&str] = &[
-    "apps.",
+    "apps.matrix_speedup",
     "rebase.",
     "images.",
     "govindan.fig",
@@ -32,7 +32,8 @@ const CHOSEN: &[&str] = &[
     "segments.races",
     "snapshot.",
     "sync.",
-    "types.",
+    "types.table2",
+    "types.translat",
     "wired.faults",
     "wired.mappings",
 ];
