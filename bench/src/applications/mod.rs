@@ -3,11 +3,9 @@
 
 mod programs;
 mod run;
-mod traffic;
 
 pub use programs::{Programs, Synchronisation};
 pub use run::{Place, Run, on_hosts, on_plain_memory};
-pub use traffic::Traffic;
 
 /// One of the four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! One run of an application: its activities are started, begin together, and what happens until all are done is counted.
 
-use super::{Programs, Synchronisation, Task, Traffic};
-use crate::cluster::Cluster;
+use super::{Programs, Synchronisation, Task};
+use crate::cluster::{Cluster, Traffic};
 use crate::failure::{Doing, Failure, Result, failed};
 use crate::processes::processor_time;
 use crate::worker::Worker;
@@ -186,8 +186,9 @@ pub fn on_hosts(programs: &Programs, task: &Task, place: &Place<'_>) -> Result<R
     let object = format!("/bench/{}-{}", task.application.name(), MADE.fetch_add(1, Ordering::Relaxed));
     let hosts = place.cluster.hosts();
     let servers = hosts.iter().map(|host| host.processes()).collect::<Result<Vec<_>>>()?.concat();
+    let clients = place.cluster.clients()?;
     let look = || {
-        let traffic = Traffic::of(place.cluster, &object)?;
+        let traffic = Traffic::of(&clients, &object)?;
         let time: Duration = servers.iter().map(|pid| processor_time(*pid)).sum::<Result<_>>()?;
         Ok((traffic, time))
     };

@@ -1,10 +1,10 @@
 //! The hotspot on real hosts: parties that all write one word, in cycles with a barrier between them, or freely.
 
-use super::{Cluster, Sharer};
+use super::{Cluster, Sharer, Traffic};
 use crate::context::Context;
 use crate::failure::{Result, failed};
 use crate::view::PAGE;
-use commonhold::{Counts, Host, MessageKind};
+use commonhold::{Counts, Host};
 use commonhold_simulator::measure::Strict;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ const HELD_BACK: Duration = Duration::from_millis(25);
 const RUN_UP: Duration = Duration::from_millis(300);
 /// Fewer turns than that for each party, in the mean, say nothing of free-running ones.
 const FEWEST_TURNS: u64 = 10;
-/// How long a count may take until what one host sent the other has received, and until a wait is counted.
+/// How long it may take until a wait is counted.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Hosts, and which of them take part.
@@ -33,17 +33,6 @@ pub struct Field {
     cluster: Cluster,
     clients: Vec<Host>,
     made: usize,
-}
-
-/// What happened between two instants.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Traffic {
-    /// Requests and pages between hosts.
-    pub messages: u64,
-    /// Acknowledgements between hosts.
-    pub acknowledgements: u64,
-    /// Accesses of the parties that waited for another host, or for the hold.
-    pub waits: u64,
 }
 
 /// What free-running parties did.
@@ -78,7 +67,7 @@ impl Field {
     /// Starts the hosts: one more than there are parties.
     pub fn start(context: &Context) -> Result<Field> {
         let cluster = Cluster::start(context, MOST + 1)?;
-        let clients = cluster.hosts().iter().map(|host| host.connect()).collect::<Result<_>>()?;
+        let clients = cluster.clients()?;
         Ok(Field { cluster, clients, made: 0 })
     }
 
@@ -108,41 +97,12 @@ impl Field {
         };
         Ok(Game { field: self, strict, name, _idle: idle, parties: sharers, owner: 0, at_once: false })
     }
-
-    /// What was sent, and how much of it was received.
-    fn counted(&self, name: &str) -> Result<(Traffic, u64)> {
-        let (mut all, mut received) = (Traffic::default(), 0);
-        for client in &self.clients {
-            let Ok(seen) = client.counts(name, 0) else { continue }; // it takes no part
-            for object in seen.objects.iter().filter(|object| object.shared) {
-                for kind in [MessageKind::Request, MessageKind::Page] {
-                    let (sent, came, _) = object.of_kind(kind);
-                    all.messages += sent;
-                    received += came;
-                }
-                all.acknowledgements += object.of_kind(MessageKind::Acknowledgement).0;
-                all.waits += object.counts.waits;
-            }
-        }
-        Ok((all, received))
-    }
 }
 
 impl Game<'_> {
     /// What was said so far, when all of it has arrived.
     pub fn traffic(&self) -> Result<Traffic> {
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            let (traffic, received) = self.field.counted(&self.name)?;
-            if traffic.messages == received {
-                return Ok(traffic);
-            }
-            if Instant::now() > deadline {
-                let messages = traffic.messages;
-                return failed(format!("{messages} messages were sent and {received} received"));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        Traffic::of(&self.field.clients, &self.name)
     }
 
     /// The same, when so many accesses that waited are counted, too: an access may go on before that. What is not by then has

@@ -8,13 +8,16 @@ pub mod hotspot;
 mod namespaces;
 mod network;
 mod sharer;
+mod traffic;
 
 pub use network::Network;
 pub use sharer::Sharer;
+pub use traffic::Traffic;
 
 use crate::context::Context;
 use crate::failure::{Doing, Failure, Result, failed};
 use crate::host::{self, BenchHost};
+use commonhold::Host;
 use commonhold_peers::Identity;
 use etcd::Etcd;
 use std::ffi::OsString;
@@ -91,6 +94,11 @@ impl Cluster {
         let directory = context.new_directory(&format!("cluster-{count}-apart"))?;
         let network = Network::create(count).with_processors(count)?;
         Cluster::start_on(directory, network, Settings { awaiting, ..Settings::of(count) })
+    }
+
+    /// A client of each host.
+    pub fn clients(&self) -> Result<Vec<Host>> {
+        self.hosts.iter().map(BenchHost::connect).collect()
     }
 
     /// Starts one of that many hosts, with TLS, in a folder of its own, with leases of so many seconds.

@@ -352,7 +352,7 @@ mod tests {
         let run = |elapsed| Run {
             elapsed,
             synchronisations: 1,
-            traffic: crate::applications::Traffic { bytes, ..Default::default() },
+            traffic: crate::cluster::Traffic { bytes, ..Default::default() },
             ..Run::default()
         };
         Line {

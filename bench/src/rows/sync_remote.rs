@@ -1,6 +1,6 @@
 //! `sync.remote_lock_messages` and `sync.violations`: mutexes that hosts share.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Traffic};
 use crate::context::Context;
 use crate::failure::{Result, failed};
 use crate::measure::some;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const NAME: &str = "/bench/turn";
 /// The most hosts.
 const MOST: usize = 8;
-/// How long what was said may take to arrive.
+/// How long a request may take to be sent.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// A process on each of some hosts, which all want one mutex.
@@ -34,33 +34,13 @@ impl Parties {
             let start = || Worker::start("locker", &[state.as_str(), &name, how]);
             workers.push(cluster.network().at(number, start)?);
         }
-        let clients = cluster.hosts().iter().map(|host| host.connect()).collect::<Result<_>>()?;
+        let clients = cluster.clients()?;
         Ok(Parties { workers, clients, name })
     }
 
-    /// Requests and tokens that were sent, when all have arrived.
+    /// Requests and tokens that were sent, when all have arrived: its object's pages are used by nobody.
     fn messages(&self) -> Result<u64> {
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            let (mut sent, mut received) = (0, 0);
-            for client in &self.clients {
-                let Ok(seen) = client.counts(&self.name, 0) else { continue }; // it takes no part
-                let named = seen.objects.iter().flat_map(|object| &object.messages);
-                for message in
-                    named.filter(|message| ["token request", "token"].contains(&message.name.as_str()))
-                {
-                    sent += message.sent;
-                    received += message.received;
-                }
-            }
-            if sent == received {
-                return Ok(sent);
-            }
-            if Instant::now() > deadline {
-                return failed(format!("{sent} messages were sent and {received} received"));
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        Ok(Traffic::of(&self.clients, &self.name)?.messages)
     }
 
     /// It wants the mutex: its request has arrived before another asks.

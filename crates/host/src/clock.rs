@@ -1,12 +1,12 @@
-//! What is to be done later, by one thread, each in a moment.
+//! What a host does later: ends of minimum holds, and of what mutexes that hosts share wait for.
 
 use commonhold_points as points;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Where there is no thread, another attempt to begin one is made with the next job.
+/// It must not wait for anybody.
 type Job = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
@@ -14,66 +14,66 @@ struct Table {
     due: BinaryHeap<Reverse<(Instant, u64)>>,
     jobs: HashMap<u64, Job>,
     next: u64,
-    runs: bool,
 }
 
-/// The thread, which begins with the first job.
+/// One thread for all objects of a host. It ends when nobody else has this any more.
 #[derive(Default)]
 pub struct Clock {
     table: Mutex<Table>,
     changed: Condvar,
 }
 
-/// So long it sleeps when there is nothing to do, before it ends.
-const IDLE: Duration = Duration::from_secs(60);
-
 impl Clock {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Starts the thread.
+    pub fn start() -> std::io::Result<Arc<Clock>> {
+        let clock = Arc::new(Clock::default());
+        let weak = Arc::downgrade(&clock);
+        points::thread(|| {
+            std::thread::Builder::new().name("clock".into()).spawn(move || {
+                // Without it whoever waits for the end of a hold waits longer, no more.
+                let _ = commonhold_sys::slice::ask_for_short();
+                while let Some(clock) = weak.upgrade() {
+                    clock.turn();
+                }
+            })
+        })?;
+        Ok(clock)
     }
 
-    /// Does something at that time, or a little later. It must not wait for anybody.
-    pub fn at(self: &Arc<Self>, when: Instant, job: impl FnOnce() + Send + 'static) {
-        let mut table = self.table();
+    /// Does something at that time.
+    pub fn at(&self, when: Instant, job: impl FnOnce() + Send + 'static) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let number = table.next;
         table.next += 1;
+        table.jobs.insert(number, Box::new(job));
+        // Whom it waits for already is over before: it looks again then.
         let is_next = table.due.peek().is_none_or(|Reverse((next, _))| when < *next);
         table.due.push(Reverse((when, number)));
-        table.jobs.insert(number, Box::new(job));
-        if table.runs {
-            if is_next {
-                self.changed.notify_one();
-            }
-            return;
+        if is_next {
+            self.changed.notify_one();
         }
-        let this = self.clone();
-        let thread = std::thread::Builder::new().name("clock".into()).stack_size(128 << 10);
-        // No thread is to be had: the next job tries again, and does this one, too.
-        table.runs = points::thread(|| thread.spawn(move || this.run())).is_ok();
     }
 
-    fn run(&self) {
-        let mut table = self.table();
-        loop {
-            let now = Instant::now();
-            if let Some(Reverse((when, number))) = table.due.peek().copied()
-                && when <= now
-            {
-                table.due.pop();
-                let job = table.jobs.remove(&number);
-                drop(table);
-                job.into_iter().for_each(|job| job());
-                table = self.table();
-                continue;
-            }
-            let wait = table.due.peek().map_or(IDLE, |Reverse((when, _))| *when - now);
-            let slept = self.changed.wait_timeout(table, wait).unwrap_or_else(PoisonError::into_inner);
-            table = slept.0;
-            if slept.1.timed_out() && table.due.is_empty() {
-                table.runs = false;
-                return;
-            }
+    fn turn(&self) {
+        /// Now and then it looks whether anybody has it still.
+        const LONGEST: Duration = Duration::from_secs(1);
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = table.due.peek().map(|Reverse((when, _))| when.saturating_duration_since(Instant::now()));
+        let wait = next.unwrap_or(LONGEST).min(LONGEST);
+        let mut table = if wait.is_zero() {
+            table
+        } else {
+            self.changed.wait_timeout(table, wait).unwrap_or_else(PoisonError::into_inner).0
+        };
+        let mut over = Vec::new();
+        while let Some(Reverse((when, number))) = table.due.peek().copied()
+            && when <= Instant::now()
+        {
+            table.due.pop();
+            over.extend(table.jobs.remove(&number));
         }
+        drop(table);
+        over.into_iter().for_each(|job| job());
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn what_is_due_first_is_done_first() {
-        let clock = Arc::new(Clock::default());
+        let clock = Clock::start().unwrap();
         let (done, order) = channel();
         let now = Instant::now();
         for (number, after) in [(2, 40), (1, 20), (3, 60), (0, 0)] {

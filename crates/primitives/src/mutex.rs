@@ -178,9 +178,8 @@ impl Mutex {
             }
             seen = now;
         }
-        if seen & WANTED != 0 {
-            memory.released(self.0);
-        } else {
+        // One that another host waits for is its host's now, which looks when this is done.
+        if seen & WANTED == 0 {
             memory.wake(self.0, wakes);
         }
     }

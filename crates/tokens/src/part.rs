@@ -105,9 +105,10 @@ impl Part {
         self.tokens.get(&index).map_or(self.has_others, |token| token.here)
     }
 
-    /// Tokens of which something else is known than of those that nobody asked for.
-    pub fn known_tokens(&self) -> usize {
-        self.tokens.len()
+    /// Tokens that are here, and that whoever lets them go gives to this host.
+    pub fn claimed(&self) -> Vec<u32> {
+        let claimed = self.tokens.iter().filter(|(_, token)| token.here && token.claimed);
+        claimed.map(|(index, _)| *index).collect()
     }
 
     /// What it has, of tokens that are not as at first.

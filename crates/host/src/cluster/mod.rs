@@ -68,8 +68,9 @@ pub mod wire;
 pub use calls::PATIENCE;
 pub use objects::options_here;
 
+use crate::clock::Clock;
 use crate::server::Host;
-use crate::shared::{About, Carrier, Driver, Holds, Loan};
+use crate::shared::{About, Carrier, Driver, Loan};
 use crate::waiting::serves_all;
 use calls::Calls;
 use commonhold_coherence::HostId;
@@ -172,7 +173,8 @@ pub struct Cluster {
     waiting: carry::Waiting,
     /// Whom it is asked what they have dealt with.
     asking_homes: dealt_with::Asking,
-    holds: Arc<Holds>,
+    /// Does later what waits for nobody.
+    pub clock: Arc<Clock>,
     /// Changes of the sizes of this host's objects.
     size_changes: AtomicU64,
     locks: locks::AllLocks,
@@ -251,7 +253,7 @@ impl Cluster {
             idle_poll: IdlePoll::new(idle_poll),
             waiting: carry::Waiting::default(),
             asking_homes: dealt_with::Asking::default(),
-            holds: Holds::start()?,
+            clock: Clock::start()?,
             size_changes: AtomicU64::default(),
             locks: locks::AllLocks::default(),
             kept_here: replicas::KeptHere::default(),

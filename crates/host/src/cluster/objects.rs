@@ -70,7 +70,7 @@ impl Cluster {
             Err(error) => return cache.report(&error),
         };
         let begun = lock(&self.begun);
-        let driver = Driver::start(plan, self.clone(), self.holds.clone(), cache, lent, handovers);
+        let driver = Driver::start(plan, self.clone(), self.clock.clone(), cache, lent, handovers);
         driver.has_types(&record.options.types);
         if driver.is_home() {
             driver.told_size(self.me.host, self.next_size(record.options.size_bytes, 0, false));

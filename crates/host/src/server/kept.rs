@@ -51,11 +51,6 @@ pub(super) fn object_key(id: ObjectId, part: &str) -> Key {
     Key(format!("object/{}/{part}", id.0))
 }
 
-/// The words of an object's mutexes that hosts share.
-pub(super) fn tokens_key(id: ObjectId) -> Key {
-    object_key(id, "tokens")
-}
-
 fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).unwrap_or_default()
 }
@@ -323,7 +318,7 @@ impl Host {
         self.unkeep_frames(object.id);
         self.unkeep(&object_key(object.id, "handovers"));
         self.leave_tokens(object);
-        self.unkeep(&tokens_key(object.id));
+        self.unkeep(&object_key(object.id, "tokens"));
     }
 }
 

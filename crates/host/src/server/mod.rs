@@ -171,8 +171,6 @@ pub struct Host {
     handovers: Mutex<HashMap<ObjectId, Arc<OwnedFd>>>,
     /// Mutexes that hosts share.
     tokens: tokens::AllTokens,
-    /// Does later what waits for nobody.
-    clock: Arc<crate::clock::Clock>,
     next_session: AtomicU64,
     /// Processes of hosts before this one that were killed, and had not ended when this one began.
     stuck_before: Mutex<Vec<Arc<OwnedFd>>>,

@@ -10,11 +10,10 @@ use super::{Host, lock};
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{CreateOptions, Error, ErrorKind, ObjectId, PagerKind, Result, Translation};
-use commonhold_primitives::{Kind, Mapped, Memory, Mutex as Word, Taken, free_of_the_dead};
+use commonhold_primitives::{Kind, Mapped, Mutex as Word, Taken, free_of_the_dead};
 use commonhold_sys::frames;
 use commonhold_sys::memory::FileWindow;
 use commonhold_tokens::{Action, Event, Message, Part, Timer};
-use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -132,7 +131,7 @@ impl Host {
         let was_there = cluster.is_some_and(|cluster| cluster.was_there_before(record.uuid));
         let part = begin(&mapped, me, record.is_elsewhere, left, was_there);
         // Locks that the next host would not know of must not be taken.
-        self.vault.put(&super::kept::tokens_key(object.id), &[], Some(memory.clone()))?;
+        self.vault.put(&super::kept::object_key(object.id, "tokens"), &[], Some(memory.clone()))?;
         let state = Mutex::new(State { part, reserved: HashMap::new() });
         let host = Arc::downgrade(self);
         let (object, owner) = (record.uuid, record.ownership.uid);
@@ -221,7 +220,7 @@ impl Tokens {
         self.go_on(&mut lock(&self.state), [event].into());
     }
 
-    /// A thread here let a token go that is wanted elsewhere.
+    /// A thread here let a token go that is wanted elsewhere, or has ended with it.
     fn let_go(self: &Arc<Self>, index: u32) {
         let mut state = lock(&self.state);
         let mut events = VecDeque::new();
@@ -307,8 +306,10 @@ impl Tokens {
 
     fn later(self: &Arc<Self>, when: Instant, job: impl FnOnce(&Arc<Tokens>) + Send + 'static) {
         let this = Arc::downgrade(self);
-        if let Some(host) = self.host.upgrade() {
-            host.clock.at(when, move || {
+        if let Some(host) = self.host.upgrade()
+            && let Some(cluster) = host.with_cluster()
+        {
+            cluster.clock.at(when, move || {
                 if let Some(this) = this.upgrade() {
                     job(&this);
                 }
@@ -316,11 +317,11 @@ impl Tokens {
         }
     }
 
-    /// Frees what processes have that are none of the living.
+    /// Frees what processes have that are none of the living. What another host waits for is its then.
     pub(super) fn free_of_the_dead(self: &Arc<Self>, living: impl FnMut() -> HashSet<u32>) {
-        let memory = Noting { mapped: &self.mapped, released: RefCell::default() };
-        free_of_the_dead(&memory, 0..self.mapped.bytes(), Kind::Mutex, living, None);
-        memory.released.into_inner().into_iter().for_each(|index| self.let_go(index));
+        free_of_the_dead(&self.mapped, 0..self.mapped.bytes(), Kind::Mutex, living, None);
+        let claimed = lock(&self.state).part.claimed();
+        claimed.into_iter().for_each(|index| self.let_go(index));
     }
 
     /// No process here has the object open.
@@ -336,41 +337,5 @@ impl Tokens {
         if let Some(home) = part.home() {
             self.say(home, part.leaves(|index| died.contains(&index)));
         }
-    }
-}
-
-/// The words, and which of them were let go to this host.
-struct Noting<'m> {
-    mapped: &'m Mapped,
-    released: RefCell<Vec<u32>>,
-}
-
-impl Memory for Noting<'_> {
-    const SPINS: u32 = 0;
-
-    fn load(&self, at: usize) -> u64 {
-        self.mapped.load(at)
-    }
-
-    fn exchange(&self, at: usize, old: u64, new: u64) -> std::result::Result<(), u64> {
-        self.mapped.exchange(at, old, new)
-    }
-
-    fn add(&self, at: usize, more: u64) -> u64 {
-        self.mapped.add(at, more)
-    }
-
-    fn sleep(&self, _at: usize, _value: u32, _at_most: Duration) {}
-
-    fn wake(&self, at: usize, most: u32) -> u32 {
-        Memory::wake(self.mapped, at, most)
-    }
-
-    fn now(&self) -> Instant {
-        Instant::now()
-    }
-
-    fn released(&self, at: usize) {
-        self.released.borrow_mut().push((at / Kind::Mutex.bytes()) as u32);
     }
 }

@@ -147,10 +147,11 @@ impl Parts {
 mod tests {
     use super::super::driver::Plan;
     use super::super::part::Kept;
-    use super::super::{About, Carrier, Holds, Sizes};
+    use super::super::{About, Carrier, Sizes};
     use super::*;
     use crate::cache::kept::Lent;
     use crate::cache::kept::tests::{Memory, cache};
+    use crate::clock::Clock;
     use commonhold_coherence::{Action, Event, central};
     use commonhold_object::SessionId;
     use std::sync::Mutex;
@@ -187,8 +188,8 @@ mod tests {
             is_replicated: false,
         };
         let ears = Arc::new(Ears::default());
-        let holds = Holds::start().unwrap();
-        let driver = Driver::start(plan, ears.clone(), holds, &cache, Lent::default(), None);
+        let clock = Clock::start().unwrap();
+        let driver = Driver::start(plan, ears.clone(), clock, &cache, Lent::default(), None);
         driver.begin();
         let mut asks = Vec::new();
         how.part(other, me, false).handle(Event::Join, &mut asks);

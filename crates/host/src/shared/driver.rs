@@ -13,10 +13,11 @@ use super::part::{How, Part, Said};
 use super::size::SizeKnown;
 use super::turn::{Came, Parked, Turn, first_stamp};
 use super::users::Users;
-use super::{About, Carrier, Holds, Role, Sizes};
+use super::{About, Carrier, Role, Sizes};
 use crate::cache::Cache;
 use crate::cache::kept::Lent;
 use crate::cache::versions::Version;
+use crate::clock::Clock;
 use crate::handovers::Handovers;
 use crate::machine::Machine;
 use crate::seeing::Seen;
@@ -66,7 +67,7 @@ pub struct Plan {
 pub struct Driver {
     pub(super) plan: Plan,
     pub(super) carrier: Arc<dyn Carrier>,
-    pub(super) holds: Arc<Holds>,
+    pub(super) clock: Arc<Clock>,
     pub(super) machine: Arc<Machine>,
     /// What is counted of it.
     pub(super) seen: Arc<Seen>,
@@ -172,7 +173,7 @@ impl Driver {
     pub fn start(
         plan: Plan,
         carrier: Arc<dyn Carrier>,
-        holds: Arc<Holds>,
+        clock: Arc<Clock>,
         cache: &Arc<Cache>,
         lent: Lent,
         handovers: Option<Handovers>,
@@ -210,7 +211,7 @@ impl Driver {
             cache: RwLock::new(if apart { Weak::new() } else { Arc::downgrade(cache) }),
             plan,
             carrier,
-            holds,
+            clock,
             machine: cache.machine().clone(),
             seen: cache.seen.clone(),
             types: RwLock::default(),
@@ -411,6 +412,16 @@ impl Driver {
     /// The saved copies, at the home.
     pub fn saved(&self) -> Option<Arc<Cache>> {
         self.saved.upgrade()
+    }
+
+    /// A hold is over then that somebody waits for.
+    pub(super) fn holds_end_at(self: &Arc<Self>, when: Instant) {
+        let this = Arc::downgrade(self);
+        self.clock.at(when, move || {
+            if let Some(this) = this.upgrade() {
+                this.hold_over();
+            }
+        });
     }
 
     /// What is seen of the object.

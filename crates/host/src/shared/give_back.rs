@@ -424,9 +424,10 @@ fn note_lost(saved: &Cache, pages: &RoaringBitmap) {
 mod tests {
     use super::super::driver::Plan;
     use super::super::part::Kept;
-    use super::super::{About, Carrier, Holds, Sizes};
+    use super::super::{About, Carrier, Sizes};
     use super::*;
     use crate::cache::kept::tests::{Memory, cache};
+    use crate::clock::Clock;
     use crate::handovers::new_memory;
     use commonhold_object::SessionId;
     use std::time::Duration;
@@ -483,8 +484,8 @@ mod tests {
             let memory = Memory::new();
             let cache = cache(directory.path(), &memory);
             let lent = Lent { to: [(keeper, [3].into())].into(), ..Lent::default() };
-            let holds = Holds::start().unwrap();
-            let driver = Driver::start(plan(true), Arc::new(Silence), holds, &cache, lent, None);
+            let clock = Clock::start().unwrap();
+            let driver = Driver::start(plan(true), Arc::new(Silence), clock, &cache, lent, None);
             driver.begins_to_ask(&[]);
             let kept = Back { bytes: vec![7; PAGE], kept: vec![(3, 9, Some(dead))], ..Back::default() };
             driver.given_back(keeper, &kept).unwrap();
@@ -508,8 +509,8 @@ mod tests {
             cache.was_read(page, 9).unwrap();
             let (keeper, owner) = (HostId(6), HostId(7));
             let lent = Lent { to: [(owner, [3].into())].into(), ..Lent::default() };
-            let holds = Holds::start().unwrap();
-            let driver = Driver::start(plan(true), Arc::new(Silence), holds, &cache, lent, None);
+            let clock = Clock::start().unwrap();
+            let driver = Driver::start(plan(true), Arc::new(Silence), clock, &cache, lent, None);
             driver.begins_to_ask(&[]);
             let kept_there = vec![(3, number, Some(owner))];
             let back = Back { bytes: vec![6; PAGE], kept: kept_there, ..Back::default() };
@@ -536,9 +537,9 @@ mod tests {
         handovers.own(3, 1).unwrap();
         cache.granted(page, 0).unwrap();
         cache.install(page, Access::Write, Some(&[7; PAGE])).unwrap();
-        let holds = Holds::start().unwrap();
+        let clock = Clock::start().unwrap();
         let driver =
-            Driver::start(plan(false), Arc::new(Silence), holds, &cache, Lent::default(), Some(handovers));
+            Driver::start(plan(false), Arc::new(Silence), clock, &cache, Lent::default(), Some(handovers));
         let given = |by| driver.give_back(Loan { to: ME, by }, &[(3, 0)]).unwrap();
         for by in [Some(first_home), None] {
             let back = given(by);

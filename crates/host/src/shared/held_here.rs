@@ -75,7 +75,7 @@ impl Driver {
         let wanted = state.part.wanted_in(span);
         if !wanted.is_empty() {
             state.held_here.wanted.extend(wanted.into_iter().map(|page| (end, page)));
-            self.holds.say_at(end, self);
+            self.holds_end_at(end);
         }
     }
 
@@ -126,7 +126,7 @@ impl Driver {
                 state.held_here.wanted.push_back((end, page));
             }
         }
-        self.holds.say_at(end, self);
+        self.holds_end_at(end);
     }
 
     /// Who was waited for long enough keeps nothing of what it holds there any more: what is wanted of it goes.

@@ -221,10 +221,11 @@ impl Driver {
 mod tests {
     use super::super::driver::Plan;
     use super::super::part::How;
-    use super::super::{About, Carrier, Holds, Sizes, UsersTold};
+    use super::super::{About, Carrier, Sizes, UsersTold};
     use super::*;
     use crate::cache::kept::Lent;
     use crate::cache::kept::tests::{Memory, cache};
+    use crate::clock::Clock;
     use commonhold_object::{Access as Allowed, PageRange, SessionId};
     use explicit::Message;
     use std::sync::Mutex;
@@ -268,8 +269,8 @@ mod tests {
             home_moves: false,
             is_replicated: false,
         };
-        let holds = Holds::start().unwrap();
-        (Driver::start(plan, connection, holds, &cache, Lent::default(), None), cache, directory)
+        let clock = Clock::start().unwrap();
+        (Driver::start(plan, connection, clock, &cache, Lent::default(), None), cache, directory)
     }
 
     fn connection() -> (Arc<Connection>, Receiver<()>, Sender<()>) {

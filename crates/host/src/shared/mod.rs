@@ -29,7 +29,7 @@
 //! | `outbox` | messages on their way out |
 //! | `sizes` | what the pages of scheduler and host are in frames |
 //! | `typed` | bytes that come from machines of other types |
-//! | `holds` | minimum holds, and a clock that says when one is over that somebody waits for |
+//! | `holds` | minimum holds |
 
 mod arrivals;
 mod dealt_with;
@@ -60,7 +60,6 @@ mod users;
 
 pub use driver::{Driver, Plan};
 pub use give_back::{Back, Loan, Seen};
-pub use holds::Holds;
 pub use insist::insist;
 #[cfg(test)]
 pub(crate) use part::MOST_TOGETHER;

@@ -128,7 +128,7 @@ impl<'d> Turn<'d> {
     fn end(self) {
         self.state.actions = self.actions;
         if !self.left.actions.is_empty() {
-            self.driver.holds.say_at(Instant::now() + AGAIN, self.driver);
+            self.driver.holds_end_at(Instant::now() + AGAIN);
             self.state.parked = Some(Box::new(Parked {
                 left: self.left,
                 came: self.came,
@@ -363,7 +363,7 @@ impl<'d> Turn<'d> {
         self.state.held.begin(page, end);
         // Under forwarding who waits for it may have asked before it came. Where nobody has, no thread is woken.
         if self.state.late.contains(page) || self.state.part.waits_for_hold(page) {
-            self.driver.holds.say_at(end, self.driver);
+            self.driver.holds_end_at(end);
         }
         if matches!(self.driver.plan.how, How::Forwarding(_)) {
             look_later(self.driver, self.state, now);
@@ -392,7 +392,7 @@ impl<'d> Turn<'d> {
     /// Somebody asks about pages that are within their minimum hold: a clock is set only now.
     fn wait_for_holds(&self, message: &Said) {
         if let Some(end) = self.state.held.end_of(message) {
-            self.driver.holds.say_at(end, self.driver);
+            self.driver.holds_end_at(end);
         }
     }
 }
@@ -430,7 +430,7 @@ fn is_of_owners(action: &Action<Said>) -> bool {
 /// By forwarding: whoever waits for the end of a hold and did not say so by a message is not forgotten.
 fn look_later(driver: &Arc<Driver>, state: &mut State, now: Instant) {
     if let Some(at) = state.held.look_later(now) {
-        driver.holds.say_at(at, driver);
+        driver.holds_end_at(at);
     }
 }
 

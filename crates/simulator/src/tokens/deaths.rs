@@ -25,6 +25,8 @@ impl World {
         self.with_words(machine, |words| {
             free_of_the_dead(words, 0..bytes, Kind::Mutex, || living.clone(), None)
         });
+        let claimed = self.machines[machine].part.as_ref().map_or_else(Vec::new, Part::claimed);
+        claimed.into_iter().for_each(|index| self.claim(machine, index, false));
     }
 
     /// A host's process dies: its words stay, and another reads them.

@@ -1,6 +1,5 @@
 //! What hosts said to each other about an object.
 
-use crate::cluster::Cluster;
 use crate::failure::{Result, failed};
 use commonhold::{Host, MessageKind};
 use std::time::{Duration, Instant};
@@ -11,23 +10,22 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Between two instants, of all hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Requests and pages.
+    /// Requests and pages between hosts, or tokens.
     pub messages: u64,
     /// Acknowledgements.
     pub acknowledgements: u64,
     /// Of pages.
     pub bytes: u64,
-    /// Accesses that waited for another host.
+    /// Accesses that waited for another host, or for the hold.
     pub waits: u64,
 }
 
 impl Traffic {
     /// What was said about an object so far, when all of it has arrived.
-    pub fn of(cluster: &Cluster, name: &str) -> Result<Traffic> {
-        let clients = cluster.hosts().iter().map(|host| host.connect()).collect::<Result<Vec<_>>>()?;
+    pub fn of(clients: &[Host], name: &str) -> Result<Traffic> {
         let deadline = Instant::now() + DEADLINE;
         loop {
-            let (traffic, received) = counted(&clients, name);
+            let (traffic, received) = counted(clients, name);
             if traffic.messages == received {
                 return Ok(traffic);
             }
