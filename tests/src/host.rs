@@ -146,6 +146,19 @@ impl TestHost {
         Worker::start(&self.state, Some((uid, gid)))
     }
 
+    /// Names and options of objects of sixteen pages, one of each kind of a host's own; the files are made.
+    pub fn kinds(&self) -> Vec<(&'static str, String)> {
+        let file = |name: &str| self.scratch().file(name, 65536).display().to_string();
+        vec![
+            ("direct", "size=65536".to_owned()),
+            ("file", format!("file={}", file("file"))),
+            ("controlled", "size=65536 controlled".to_owned()),
+            ("freezable", "size=65536 freezable".to_owned()),
+            ("ordered", format!("file={} sync=ordered", file("ordered"))),
+            ("atomic", format!("file={} sync=atomic", file("atomic"))),
+        ]
+    }
+
     /// Kills the host process; the keeper starts another.
     pub fn kill_host(&self) {
         kill(self.status().host_pid);

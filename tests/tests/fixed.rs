@@ -26,25 +26,12 @@ fn walks(worker: &Worker, name: &str, at: u64, seed: u64) {
     worker.all("drop w\nclose w");
 }
 
-/// Names and options of objects of sixteen pages.
-fn kinds(host: &TestHost) -> Vec<(&'static str, String)> {
-    let file = |name: &str| host.scratch().file(name, 65536).display().to_string();
-    vec![
-        ("direct", "size=65536".to_owned()),
-        ("file", format!("file={}", file("file"))),
-        ("controlled", "size=65536 controlled".to_owned()),
-        ("freezable", "size=65536 freezable".to_owned()),
-        ("ordered", format!("file={} sync=ordered", file("ordered"))),
-        ("atomic", format!("file={} sync=atomic", file("atomic"))),
-    ]
-}
-
 #[test]
 fn an_object_has_its_address_in_all_processes_and_for_good() {
     let host = TestHost::start();
     let maker = host.worker();
     let mut made = Vec::new();
-    for (kind, options) in kinds(&host) {
+    for (kind, options) in host.kinds() {
         maker.ok(&format!("create {kind} /{kind} {options} fixed"));
         let at = address(&maker, kind);
         assert!(LOCAL.contains(&at) && at.is_multiple_of(ROOM), "{at:#x}");

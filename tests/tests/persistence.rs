@@ -7,24 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Names and options of objects of sixteen pages; the files are made.
-fn kinds(host: &TestHost) -> Vec<(&'static str, String)> {
-    let file = |name: &str| host.scratch().file(name, 65536).display().to_string();
-    vec![
-        ("direct", "size=65536".to_owned()),
-        ("file", format!("file={}", file("file"))),
-        ("controlled", "size=65536 controlled".to_owned()),
-        ("freezable", "size=65536 freezable".to_owned()),
-        ("ordered", format!("file={} sync=ordered", file("ordered"))),
-        ("atomic", format!("file={} sync=atomic", file("atomic"))),
-    ]
-}
-
 #[test]
 fn restarts_and_upgrades_keep_everything() {
     let host = TestHost::start();
     let (mapper, passing) = (host.worker(), host.worker());
-    for (kind, options) in kinds(&host) {
+    for (kind, options) in host.kinds() {
         mapper.ok(&format!("create {kind} /used/{kind} {options} mode=640 tag=<u4"));
         mapper.ok(&format!("map m{kind} {kind} rw shared 0 0"));
         mapper.ok(&format!("fill m{kind} 0 16 1"));
@@ -72,7 +59,7 @@ fn kinds_without_files() -> [(&'static str, ()); 6] {
 fn after_the_death_of_both_the_objects_of_files_are_there() {
     let host = TestHost::start();
     let (worker, holder) = (host.worker(), host.worker());
-    for (kind, options) in kinds(&host) {
+    for (kind, options) in host.kinds() {
         worker.ok(&format!("create o /{kind} {options} mode=604"));
         worker.all("map m o rw shared 0 0\nfill m 0 16 3\nsync o 0 65536\ndrop m\nclose o");
     }

@@ -8,20 +8,12 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 #include "commonhold_heap.h"
 
 #define malloc_double(heap, n) ((double *)ch_heap_alloc(heap, CH_FLOAT64, n))
 
 static ch_heap *heap;
-
-/* Runs in a child, which is killed then, or ends as the function says. */
-static int in_child(int (*run)(void)) {
-    pid_t child = fork();
-    int status;
-    if (child == 0) _exit(run());
-    CHECK(waitpid(child, &status, 0) == child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 static int allocates_and_dies(void) {
     uint64_t root = ch_heap_root(heap, "a child's");

@@ -10,18 +10,10 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "child.h"
 #include "commonhold.h"
 #define COMMONHOLD_PTHREAD
 #include "commonhold_sync.h"
-
-/* Runs in a child, which ends as the function says. */
-static int in_child(int (*run)(void)) {
-    pid_t child = fork();
-    int status;
-    if (child == 0) _exit(run());
-    CHECK(waitpid(child, &status, 0) == child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
 
 static ch_mutex *turn;
 static ch_rwlock *book;
