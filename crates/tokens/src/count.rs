@@ -104,6 +104,7 @@ impl Part {
                 self.gone(from, actions);
             }
             Message::Counted { count, known, has } if self.is_home() && count == self.count => {
+                let known = known.min(self.known);
                 if let Some(said) = self.at_home.users.get_mut(&from) {
                     *said = Some((known, has));
                     self.decide_if_all_said(actions);
@@ -125,6 +126,8 @@ impl Part {
 
     fn joins(&mut self, from: HostId, heard: u64, said: Said, actions: &mut Vec<Action>) {
         let has_nothing = said.1.is_empty() && heard <= self.count;
+        // Who was not there when this home counted last knows less than who was.
+        let said = if self.known == 0 { said } else { (said.0.min(self.known - 1), said.1) };
         let is_new = !self.at_home.users.contains_key(&from);
         self.at_home.heard = self.at_home.heard.max(heard);
         self.at_home.users.insert(from, Some(said.clone()));
