@@ -47,8 +47,9 @@ def limit_of_time() -> Iterator[None]:
 class PrivateHost:
     """A running host, and the commands to start, ask and stop it."""
 
-    def __init__(self, program: Path) -> None:
+    def __init__(self, program: Path, more: "list[str] | None" = None) -> None:
         self.program = program
+        self.more = more or []
         # On a real disk, and open to other users: some tests become one.
         self.directory = Path(tempfile.mkdtemp(prefix="commonhold-python-"))
         self.directory.chmod(0o755)
@@ -62,7 +63,7 @@ class PrivateHost:
         assert done.returncode == 0, f"commonhold {' '.join(words)}: {done.stderr}"
 
     def start(self) -> None:
-        self.run("host", "start", "--quiet", "--budget", "256MiB", "--state", str(self.state))
+        self.run("host", "start", "--quiet", "--budget", "256MiB", "--state", str(self.state), *self.more)
 
     def stop(self) -> None:
         self.run("host", "stop", "--force")

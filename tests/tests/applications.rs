@@ -11,7 +11,7 @@ fn small(name: &str) -> &'static str {
         "matrix" => "--size 70",
         "path" => "--size 80",
         "locus" => "--size 700 --steps 2",
-        _ => "--size 2000 --steps 8",
+        _ => "--size 2000 --steps 4",
     }
 }
 
@@ -131,12 +131,11 @@ fn each_is_right_in_processes_of_one_host_whatever_they_wait_by() {
 #[test]
 fn each_is_right_on_two_hosts_and_on_three() {
     let (programs, hosts) = (Applications::new(), cluster(3));
+    let kinds = [(3, ""), (2, "--scheduler central"), (2, "--page-size 16384")];
     for name in APPLICATIONS {
-        for count in [2, 3] {
-            for more in ["", "--scheduler central", "--page-size 16384"] {
-                let words = format!("--seed 5 --memory /lab/{name} {} {more}", small(name));
-                check(name, programs.run_on_each(&hosts[..count], name, &words));
-            }
+        for (count, more) in kinds {
+            let words = format!("--seed 5 --memory /lab/{name} {} {more}", small(name));
+            check(name, programs.run_on_each(&hosts[..count], name, &words));
         }
     }
 }

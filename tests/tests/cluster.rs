@@ -98,12 +98,12 @@ fn more_pages_than_memory() {
         parts().for_each(|part| drop(worker.ok(&format!("check m {part}"))));
     }
     let other = sharers_of(&hosts, "/sums", &format!("size={} strict", 16 * MIB));
-    for (first, pages) in [(0, 3000), (1500, 2500)] {
+    for (first, pages) in [(0, 1200), (600, 1100)] {
         other.iter().for_each(|worker| worker.send(&format!("add m {first} {pages} {pages}")));
         other.iter().for_each(|worker| drop(worker.answer().expect("it adds")));
     }
     for worker in &other {
-        assert_eq!(worker.ok("sum m 0 4096"), (3 * 5500).to_string());
+        assert_eq!(worker.ok("sum m 0 4096"), (3 * 2300).to_string());
     }
 }
 
