@@ -55,9 +55,9 @@ def in_threads() -> np.ndarray:
 def on_hosts(me: int) -> np.ndarray:
     turn = ch.Mutex(f"{NAME}/turn", hosts=True)
     if me == 0:
-        points = ch.array(f"{NAME}/points", (POINTS, 2), create="new", coherence="strict")
+        points = ch.array(f"{NAME}/points", (POINTS, 2), "f8", create="new", coherence="strict")
         make(points)
-        sums = ch.array(f"{NAME}/sums", (ROUNDS, CENTRES, 3), create="new", coherence="strict")
+        sums = ch.array(f"{NAME}/sums", (ROUNDS, CENTRES, 3), "f8", create="new", coherence="strict")
         # Last: who finds it finds all of them.
         added = ch.array(f"{NAME}/added", ROUNDS, "u4", create="new", coherence="strict")
     else:

@@ -97,16 +97,26 @@ impl Cluster {
         Err(refused.unwrap_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no {name}"))))
     }
 
-    /// Asks the home of a System V segment that all hosts know by its key to free that.
-    pub fn remove_key_elsewhere(
+    /// Asks the home of an object that hosts share to remove its name.
+    pub fn remove_elsewhere(
         self: &Arc<Self>,
         name: &Name,
         who: &Credentials,
         of: Option<u128>,
     ) -> Result<()> {
-        let (home, _) = self.registry()?.look_up(name)?;
+        let home = match self.registry()?.look_up(name) {
+            Ok((home, _)) if home != self.me.host => home,
+            Err(error) if error.kind != ErrorKind::NotFound => return Err(error),
+            _ => {
+                let gone = || Error::new(ErrorKind::NotFound, format!("there is no {name}"));
+                return Err(self.local_to(name, who).map_or_else(gone, |host| {
+                    let text = format!("{name} is local to {}: remove it there", self.called(host));
+                    Error::new(ErrorKind::Unsupported, text)
+                }));
+            }
+        };
         self.reach(home)?;
-        self.ask(home, Call::RemoveKey { name: name.clone(), who: who.clone(), of }, PATIENCE).map(drop)
+        self.ask(home, Call::Remove { name: name.clone(), who: who.clone(), of }, PATIENCE).map(drop)
     }
 
     /// The host that has a local object of that name, which can be used there alone.

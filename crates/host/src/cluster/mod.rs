@@ -484,9 +484,9 @@ impl Cluster {
                 self.resize_for_other(from, &name, &who, size_bytes, (sizing, of))
             }
             Call::Tag { name, who, of, tagging } => self.tag_for_other(from, &name, &who, of, &tagging),
-            Call::RemoveKey { name, who, of } => {
+            Call::Remove { name, who, of } => {
                 self.check_may_change(from)?;
-                self.host()?.remove_key(&name, &who, of).map(|()| Answer::Done)
+                self.host()?.remove_for_other(&name, &who, of).map(|()| Answer::Done)
             }
             Call::Size { object, told } => self.heard_size(from, object, told, false),
             Call::GiveBack { .. } | Call::Valid { .. } | Call::Keep { .. } | Call::Kept { .. } => {

@@ -71,7 +71,7 @@ impl Pools {
             | Call::Lost { .. }
             | Call::Look { .. }
             | Call::List { .. }
-            | Call::RemoveKey { .. }
+            | Call::Remove { .. }
             | Call::Use { .. }
             | Call::Leave { .. }
             | Call::Lock { .. }

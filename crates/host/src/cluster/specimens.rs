@@ -223,7 +223,7 @@ fn calls(object: u128) -> Vec<Call> {
         | Call::Resize { .. } => {}
         Call::Size { .. } | Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => {}
         Call::About(_) | Call::Lost { .. } | Call::Look { .. } | Call::List { .. } => {}
-        Call::TakesPart { .. } | Call::RemoveKey { .. } => {}
+        Call::TakesPart { .. } | Call::Remove { .. } => {}
     };
     let keep = |what| Call::Keep { object, number: 8, what };
     let every = |what: &Keep| match what {
@@ -273,7 +273,7 @@ fn calls(object: u128) -> Vec<Call> {
         Call::Lost { object, pages: (4, 5) },
         Call::Look { name: name(), who: who() },
         Call::List { directory: name(), after: Some(name()), who: who() },
-        Call::RemoveKey { name: name(), who: who(), of: Some(7) },
+        Call::Remove { name: name(), who: who(), of: Some(7) },
         Call::Tag { name: name(), who: who(), of: Some(7), tagging: tagging() },
     ];
     list.extend(kept.map(keep));

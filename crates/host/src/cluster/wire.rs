@@ -327,8 +327,8 @@ pub enum Call {
         /// What, where.
         tagging: Tagging,
     },
-    /// Of the home of a System V segment that all hosts know by its key: the key is free.
-    RemoveKey {
+    /// Of the home of an object that hosts share: its name goes.
+    Remove {
         /// The name.
         name: Name,
         /// Who asks.

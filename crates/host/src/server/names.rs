@@ -4,7 +4,6 @@ use super::object::Object;
 use super::session::Session;
 use super::{Host, lock};
 use commonhold_object::error::Doing;
-use commonhold_object::system_v::key_of;
 use commonhold_object::wire::{Event, Reply};
 use commonhold_object::{
     Access, Credentials, EntryInfo, Error, ErrorKind, Losses, Name, ObjectId, ObjectInfo, PAGE_SIZE_BYTES,
@@ -76,24 +75,33 @@ impl Host {
         repeated: bool,
     ) -> Result<()> {
         let who = &session.credentials;
-        match (
-            self.remove_here(who, name, of, repeated),
-            self.with_cluster().filter(|cluster| cluster.is_up()),
-        ) {
-            (Err(error), Some(cluster)) if error.kind == ErrorKind::NotFound && key_of(name).is_some() => {
-                cluster.remove_key_elsewhere(name, who, of)
-            }
-            (done, _) => done,
+        let Some(cluster) = self.with_cluster().filter(|cluster| cluster.is_up()) else {
+            return self.remove_here(who, name, of, repeated);
+        };
+        match self.remove_here(who, name, of, false) {
+            Err(error) if error.kind == ErrorKind::NotFound => match cluster.remove_elsewhere(name, who, of) {
+                // It went the first time.
+                Err(gone) if gone.kind == ErrorKind::NotFound && repeated => Ok(()),
+                Err(gone) if gone.kind == ErrorKind::NotFound => Err(error),
+                done => done,
+            },
+            done => done,
         }
     }
 
-    /// A process of another host removes a System V segment that all hosts know by its key, and whose home this is.
-    pub fn remove_key(self: &Arc<Self>, name: &Name, who: &Credentials, of: Option<u128>) -> Result<()> {
-        let found = lock(&self.registry).stat(name, who)?;
-        let is_shared = matches!(&found, Entry::Object(record) if record.options.is_shared());
-        if key_of(name).is_none() || !is_shared {
-            let text = format!("{name} is no segment that hosts share: remove it on its own host");
-            return Err(Error::new(ErrorKind::Unsupported, text));
+    /// A process of another host removes the name of an object that hosts share, and whose home this is.
+    pub fn remove_for_other(
+        self: &Arc<Self>,
+        name: &Name,
+        who: &Credentials,
+        of: Option<u128>,
+    ) -> Result<()> {
+        match lock(&self.registry).stat(name, who)? {
+            Entry::Object(record) if record.options.is_shared() => {}
+            _ => {
+                let text = format!("{name} is nothing that hosts share: remove it on its own host");
+                return Err(Error::new(ErrorKind::Unsupported, text));
+            }
         }
         self.remove_here(who, name, of, false)
     }
