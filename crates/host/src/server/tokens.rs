@@ -157,8 +157,8 @@ impl Host {
             return Ok(());
         }
         let text = format!(
-            "mutexes that hosts share take {} MiB of a host's memory at most for the objects of one user, {owner}: close some, or \
-             make objects with fewer",
+            "mutexes that hosts share take {} MiB of a host's memory at most for the objects of one user, {owner}: remove \
+             some, close those of other hosts, or make objects with fewer",
             MOST_OF_ONE_USER >> 20
         );
         Err(Error::new(ErrorKind::NoSpace, text))
