@@ -170,6 +170,22 @@ fn one_user_takes_no_more_than_a_part_of_a_hosts_memory() {
     workers[1].refused("by-name lock m1 50", "TimedOut");
 }
 
+/// Words take whole pages, however few there are.
+#[test]
+fn many_small_ones_take_no_more() {
+    let host = TestHost::start();
+    let worker = host.worker();
+    for number in 0..7 {
+        worker.ok(&format!("by-name create m{number} mutex /m{number} hosts count=65536"));
+    }
+    worker.ok("by-name create most mutex /most hosts count=65472"); // all but one page
+    worker.ok("by-name create a mutex /a hosts");
+    let said = worker.refused("by-name create b mutex /b hosts", "NoSpace");
+    assert!(said.contains("remove some"), "{said}");
+    worker.all("by-name close a\nremove /a");
+    worker.eventually("by-name create b mutex /b hosts");
+}
+
 #[test]
 fn only_mutexes_are_shared_so_far() {
     let host = TestHost::start();

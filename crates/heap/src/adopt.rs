@@ -7,7 +7,7 @@ use crate::book::{Chunk, Span};
 use crate::chunk::{Entry, Kind};
 use crate::layout::{HOSTS, LOCK_AT, Layout, PLACES};
 use crate::publish;
-use crate::refused::{Refused, Result};
+use crate::refused::{Refused, Result, damaged};
 use crate::remote;
 use crate::words::Words;
 
@@ -93,6 +93,9 @@ impl Arena {
             // Another's entry that is damaged is found by whoever meets it.
             let entry = Entry::read(m, &self.layout, index).ok().flatten();
             let Some(entry) = entry.filter(|entry| entry.slot == slot) else { continue };
+            if self.chunks[index as usize].is_some() {
+                return damaged(self.layout.entry(index), "the table says that a chunk is another's");
+            }
             let read = match entry.kind {
                 Kind::Part if index < covered => continue,
                 Kind::Part => None,

@@ -116,11 +116,7 @@ impl Chunk {
         let mut chunk = Chunk::new(layout, index, slot, kind);
         let mut page = layout.header_pages();
         while page < layout.chunk_pages {
-            let room = match kind {
-                Kind::Huge(chunks) => chunks * layout.chunk_pages - page,
-                _ => layout.chunk_pages - page,
-            };
-            let Some(of) = Description::read(m, layout, (index, page), room)? else {
+            let Some(of) = Description::read(m, layout, (index, page), kind)? else {
                 chunk.expect_no_bits(m, layout, MAP_WORDS * page..MAP_WORDS * (page + 1))?;
                 page += 1;
                 continue;

@@ -88,14 +88,20 @@ impl Description {
         MARK | self.pages << 24 | u64::from(self.tag) << 8 | (self.class as u64 + 1)
     }
 
-    /// That of a page with so many behind it; `None`: no span begins there.
+    /// That of a page of a chunk of that kind; `None`: no span begins there. A huge block is one span, and in its first
+    /// chunk there is no other.
     pub(crate) fn read(
         m: &impl Words,
         layout: &Layout,
         (chunk, page): (u64, u64),
-        room: u64,
+        kind: Kind,
     ) -> Result<Option<Description>, Problem> {
         let at = layout.description(chunk, page);
+        let room = match kind {
+            Kind::Spans => layout.chunk_pages - page,
+            Kind::Huge(chunks) if page == layout.header_pages() => chunks * layout.chunk_pages - page,
+            Kind::Huge(_) | Kind::Part => 0,
+        };
         let word = m.load(at);
         if word == 0 {
             return Ok(None);
@@ -103,7 +109,8 @@ impl Description {
         let class = (word & 0xff).wrapping_sub(1) as usize;
         let (tag, pages) = ((word >> 8) as u16, word >> 24 & 0xffff_ffff);
         let is_one = word & 0xff << 56 == MARK && class <= CLASSES && usize::from(tag) < MOST_TAGS;
-        let fits = (1..=room).contains(&pages) && (class == CLASSES || pages <= MOST_PAGES);
+        let has_room = (1..=room).contains(&pages);
+        let fits = has_room && (class == CLASSES || kind == Kind::Spans && pages <= MOST_PAGES);
         let what = "the description of a page is none";
         if is_one && fits { Ok(Some(Description { class, tag, pages })) } else { Err(Problem { at, what }) }
     }

@@ -121,7 +121,8 @@ impl Table {
 fn lock(m: &impl Words, arena: &mut Arena) -> Result<()> {
     for turn in 0..PATIENCE {
         let Err(owner) = m.exchange(LOCK_AT, 0, arena.slots[0]) else { return Ok(()) };
-        if owner >= HOSTS * PLACES || owner.is_multiple_of(PLACES) {
+        let is_none = owner >= HOSTS * PLACES || owner.is_multiple_of(PLACES);
+        if is_none || arena.slots.contains(&owner) {
             return damaged(LOCK_AT, "the lock of names belongs to nobody");
         }
         if turn % 100 == 0 && arena.is_of_this_host(m, owner) {

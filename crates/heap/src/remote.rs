@@ -42,11 +42,7 @@ pub(crate) fn find(m: &impl Words, layout: &Layout, at: u64) -> Result<Found> {
     }
     // A run's block begins in its first page, which has the description.
     for page in (first_page.max((touched + 1).saturating_sub(MOST_PAGES))..=touched).rev() {
-        let room = match entry.kind {
-            Kind::Huge(chunks) => chunks * layout.chunk_pages - page,
-            _ => layout.chunk_pages - page,
-        };
-        let Some(of) = Description::read(m, layout, (chunk, page), room)? else { continue };
+        let Some(of) = Description::read(m, layout, (chunk, page), entry.kind)? else { continue };
         let index = of.index(at - begin - page * PAGE).ok_or(Refused::Foreign)?;
         let (word, bit) = (MAP_WORDS * page + index / 64, 1 << (index % 64));
         let (used_at, freed_at) = (layout.used(chunk, word), layout.freed(chunk, word));

@@ -167,6 +167,11 @@ impl Places {
         true
     }
 
+    /// Whether somebody's addresses begin there.
+    pub fn begins_at(&self, address: u64) -> bool {
+        self.taken.contains_key(&address)
+    }
+
     /// They are nobody's any more.
     pub fn give_back(&mut self, fixed: Fixed) {
         if self.taken.get(&fixed.address) == Some(&fixed.room_bytes) {

@@ -2,8 +2,9 @@
 //! and nothing moves until the home has said where each token is. Threads lock and unlock meanwhile what is where they are. What
 //! was on its way is of an earlier count, and is not heard any more.
 
+use crate::early::Early;
 use crate::event::{Action, Event, Has, Message, Placed, Timer};
-use crate::part::{Home, MOST_WAITING, Part, Phase, Said};
+use crate::part::{Home, Part, Phase, Said};
 use crate::token::Token;
 use commonhold_coherence::HostId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,16 @@ impl Gathered {
     }
 }
 
+impl Home {
+    /// A host left that had this. If it has come and left again since the last count: what it had either time.
+    fn has_left(&mut self, host: HostId, has: Has) {
+        let known = self.left.entry((host, has.index)).or_insert(has);
+        known.here |= has.here;
+        known.died |= has.died;
+        known.went_to = has.went_to.or(known.went_to);
+    }
+}
+
 impl Part {
     /// Homes, and hosts that come and go.
     pub(crate) fn about_hosts(&mut self, event: Event, actions: &mut Vec<Action>) {
@@ -39,14 +50,14 @@ impl Part {
             Event::HomeIsAway => {
                 (self.home, self.phase) = (None, Phase::Away);
                 self.at_home = Home::default();
-                self.early.clear();
+                self.early = Early::default();
             }
             Event::Over(Timer::Opens) if self.at_home.opens && self.is_home() => {
                 self.at_home.opens = false;
                 self.decide_if_all_said(actions);
             }
             // What it said to a home that does not know yet that it is: who follows it says it again.
-            Event::Lost(host) if self.home.is_none() => self.early.retain(|(from, _)| *from != host),
+            Event::Lost(host) if self.home.is_none() => self.early.forget(host),
             Event::Lost(host) if self.at_home.users.contains_key(&host) => {
                 actions.push(Action::Wait(Timer::Follows(host)));
             }
@@ -69,7 +80,7 @@ impl Part {
             self.at_home = Home { users: [(home, Some(said))].into(), opens: true, ..Home::default() };
             actions.push(Action::Wait(Timer::Opens));
             // Some have heard sooner than this host that it is the home.
-            for (from, message) in std::mem::take(&mut self.early) {
+            for (from, message) in self.early.take() {
                 self.handle(Event::Said { from, message }, actions);
             }
         } else {
@@ -93,14 +104,12 @@ impl Part {
     pub(crate) fn about_counts(&mut self, from: HostId, message: Message, actions: &mut Vec<Action>) {
         let from_home = self.home == Some(from) && !self.is_home();
         match message {
-            Message::Join { .. } if self.home.is_none() && self.early.len() < MOST_WAITING => {
-                self.early.push((from, message));
-            }
+            Message::Join { .. } if self.home.is_none() => self.early.push(from, message),
             Message::Join { count, known, has } if self.is_home() => {
                 self.joins(from, count, (known, has), actions);
             }
             Message::Leave { has } if self.is_home() && self.at_home.users.contains_key(&from) => {
-                self.at_home.left.extend(has);
+                has.into_iter().for_each(|has| self.at_home.has_left(from, has));
                 self.gone(from, actions);
             }
             Message::Counted { count, known, has } if self.is_home() && count == self.count => {
@@ -151,7 +160,7 @@ impl Part {
         if self.phase != Phase::Begun {
             return;
         }
-        (self.count, self.phase) = (self.count + 1, Phase::Still);
+        (self.count, self.phase) = (self.count.saturating_add(1), Phase::Still);
         for (host, said) in self.at_home.users.iter_mut().filter(|(host, _)| **host != self.me) {
             *said = None;
             actions.push(Action::Send(*host, Message::Count { count: self.count }));
@@ -167,7 +176,7 @@ impl Part {
         }
         let placed = self.place();
         // A home that follows another goes on from there.
-        self.count = self.count.max(self.at_home.heard + 1);
+        self.count = self.count.max(self.at_home.heard.saturating_add(1));
         for host in self.at_home.users.keys().filter(|host| **host != self.me) {
             let message = Message::Begin { count: self.count, placed: placed.clone() };
             actions.push(Action::Send(*host, message));
@@ -198,7 +207,7 @@ impl Part {
                 gathered.went(has, &self.at_home);
             }
         }
-        for has in self.at_home.left.iter().filter(|has| has.index < self.mutexes) {
+        for has in self.at_home.left.values() {
             let gathered = all.entry(has.index).or_default();
             gathered.went(has, &self.at_home);
             if has.here {
@@ -248,7 +257,7 @@ impl Part {
         let wanted = self.tokens.iter().filter(|(_, token)| token.wants && !token.here);
         let wanted: Vec<u32> = wanted.map(|(index, _)| *index).collect();
         wanted.into_iter().for_each(|index| self.request(index, actions));
-        for (from, message) in std::mem::take(&mut self.early) {
+        for (from, message) in self.early.take() {
             self.handle(Event::Said { from, message }, actions);
         }
     }

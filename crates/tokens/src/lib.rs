@@ -16,6 +16,7 @@
 //! `commonhold-simulator`, run the same code. Messages between two hosts arrive once and in order, until one of the two is lost.
 
 mod count;
+mod early;
 mod event;
 mod part;
 mod token;

@@ -1,12 +1,10 @@
 //! A host's part of one object: requests, hand-overs.
 
+use crate::early::{Early, MOST_HOSTS};
 use crate::event::{Action, Event, Has, Message, Timer};
 use crate::token::Token;
 use commonhold_coherence::HostId;
 use std::collections::BTreeMap;
-
-/// More hosts do not wait for one token, nor do more messages wait until the home has counted.
-pub(crate) const MOST_WAITING: usize = 1 << 16;
 
 /// How far a part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,8 +24,8 @@ pub(crate) struct Home {
     pub users: BTreeMap<HostId, Option<Said>>,
     /// The greatest count that any of them has heard of from a home before.
     pub heard: u64,
-    /// What those had who left since the last count.
-    pub left: Vec<Has>,
+    /// What those had who left since the last count, of each mutex.
+    pub left: BTreeMap<(HostId, u32), Has>,
     /// It waits for those who took part with the process before it.
     pub opens: bool,
 }
@@ -51,8 +49,7 @@ pub struct Part {
     pub(crate) has_others: bool,
     pub(crate) tokens: BTreeMap<u32, Token>,
     pub(crate) at_home: Home,
-    /// What was said by those who heard sooner than this host that all begins.
-    pub(crate) early: Vec<(HostId, Message)>,
+    pub(crate) early: Early,
 }
 
 impl Part {
@@ -76,7 +73,7 @@ impl Part {
             has_others: was_home,
             tokens: BTreeMap::new(),
             at_home: Home::default(),
-            early: Vec::new(),
+            early: Early::default(),
         }
     }
 
@@ -177,11 +174,11 @@ impl Part {
 
     fn said(&mut self, from: HostId, message: Message, actions: &mut Vec<Action>) {
         match message {
-            Message::Request { index, .. } | Message::Token { index, .. } if index >= self.mutexes => {}
+            message if !message.is_sound(self.mutexes) => {}
             Message::Request { count, .. } | Message::Token { count, .. } if self.phase != Phase::Begun => {
                 // Who begins sooner may say something sooner.
-                if count >= self.count && self.early.len() < MOST_WAITING {
-                    self.early.push((from, message));
+                if count >= self.count {
+                    self.early.push(from, message);
                 }
             }
             Message::Request { count, index, by } if count == self.count => {
@@ -202,7 +199,7 @@ impl Part {
         }
         let token = self.token(index);
         if token.here || token.waits {
-            if token.queue.len() < MOST_WAITING {
+            if token.queue.len() < MOST_HOSTS {
                 token.append(me, [by]);
             }
             if token.here {
@@ -264,7 +261,7 @@ impl Part {
     fn token_came(&mut self, index: u32, died: bool, queue: Vec<HostId>, actions: &mut Vec<Action>) {
         let me = self.me;
         let token = self.token(index);
-        if token.here || !token.waits || queue.len() > MOST_WAITING {
+        if token.here || !token.waits {
             return;
         }
         let asked_here = std::mem::take(&mut token.queue);

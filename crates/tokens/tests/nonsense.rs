@@ -86,3 +86,93 @@ fn a_home_keeps_what_it_has() {
         assert!(part.has().len() <= MUTEXES as usize);
     }
 }
+
+/// Bytes that a part keeps of what was said, as it tells itself.
+fn kept(part: &Part) -> usize {
+    format!("{part:?}").len()
+}
+
+/// A home that waits for what a host has, which never says it.
+fn waiting_home() -> Part {
+    let mut part = Part::first(HOME, MUTEXES);
+    let mut actions = Vec::new();
+    let has = vec![Has { index: 0, here: true, waits: false, died: false, went_to: None }];
+    for from in [ME, EVIL] {
+        let message = Message::Join { count: 0, known: 0, has: has.clone() };
+        part.handle(Event::Said { from, message }, &mut actions);
+    }
+    assert!(matches!(actions.last(), Some(Action::Send(_, Message::Count { .. }))), "{actions:?}");
+    part
+}
+
+#[test]
+fn what_comes_too_early_is_not_kept_without_an_end() {
+    let long = || (10..100_000).map(HostId).collect::<Vec<_>>();
+    let mut part = waiting_home();
+    let before = kept(&part);
+    for index in 0..MUTEXES {
+        for _ in 0..20 {
+            let message = Message::Token { count: u64::MAX, index, died: false, queue: long() };
+            part.handle(Event::Said { from: EVIL, message }, &mut Vec::new());
+        }
+    }
+    assert!(kept(&part) < before + 1000, "so many hosts do not wait");
+    for _ in 0..3000 {
+        let queue = (10..1000).map(HostId).collect();
+        let message = Message::Token { count: u64::MAX, index: 0, died: false, queue };
+        part.handle(Event::Said { from: EVIL, message }, &mut Vec::new());
+    }
+    assert!(kept(&part) < before + (1 << 23), "{}", kept(&part) - before);
+}
+
+#[test]
+fn who_joins_and_leaves_again_and_again_leaves_nothing_more_behind() {
+    let all = |died, went_to| {
+        let has = |index| Has { index, here: false, waits: true, died, went_to: Some(HostId(went_to)) };
+        (0..MUTEXES).map(has).collect::<Vec<_>>()
+    };
+    let (mut home, mut away) = (waiting_home(), Part::following(ME, MUTEXES, true, []));
+    let before = [kept(&home), kept(&away)];
+    for turn in 0..1000 {
+        for part in [&mut home, &mut away] {
+            let join = Message::Join { count: 0, known: turn, has: all(true, turn as u32) };
+            part.handle(Event::Said { from: EVIL, message: join }, &mut Vec::new());
+            let leave = Message::Leave { has: all(false, turn as u32) };
+            part.handle(Event::Said { from: EVIL, message: leave }, &mut Vec::new());
+        }
+    }
+    assert!(kept(&home) < before[0] + 2000 && kept(&away) < before[1] + 2000, "{home:?} {away:?}");
+}
+
+/// One who waits is named once, whatever a host says: else each of its lists would go to all others.
+#[test]
+fn a_list_that_names_one_mutex_often_is_not_heard() {
+    let mut part = Part::first(HOME, MUTEXES);
+    let mut actions = Vec::new();
+    let has = Has { index: 0, here: false, waits: true, died: false, went_to: None };
+    for (from, many) in [(ME, 1), (EVIL, 10_000)] {
+        let message = Message::Join { count: 0, known: 0, has: vec![has; many] };
+        part.handle(Event::Said { from, message }, &mut actions);
+        for count in 2..5 {
+            let counted = Message::Counted { count, known: 1, has: vec![has] };
+            part.handle(Event::Said { from: ME, message: counted }, &mut actions);
+        }
+    }
+    for action in actions {
+        let Action::Send(_, Message::Begin { placed, .. }) = action else { continue };
+        assert!(placed.iter().all(|placed| placed.queue.len() <= 2), "{placed:?}");
+    }
+}
+
+/// Counts that nobody has counted to end nothing: those who take part go on.
+#[test]
+fn a_number_of_a_count_that_is_no_number_stops_nobody() {
+    let mut part = Part::following(HOME, MUTEXES, true, []);
+    let mut actions = Vec::new();
+    part.handle(Event::Home(HOME), &mut actions);
+    let message = Message::Join { count: u64::MAX, known: u64::MAX, has: Vec::new() };
+    part.handle(Event::Said { from: EVIL, message }, &mut actions);
+    part.handle(Event::Over(commonhold_tokens::Timer::Opens), &mut actions);
+    part.handle(Event::Left(EVIL), &mut actions);
+    assert!(part.is_here(0), "it is the home still");
+}

@@ -141,3 +141,97 @@ fn nonsense_anywhere_makes_nobody_read_or_write_outside() {
     }
     assert!(said > 500, "{said}");
 }
+
+/// Where the first chunk of a huge block has its header, and where its description is.
+fn huge(layout: &Layout, memory: &Shared, arena: &mut commonhold_heap::Arena) -> (u64, u64) {
+    let block = arena.allocate(memory, 0, layout.most_bytes() / 4).unwrap();
+    let words = memory.words.borrow();
+    let marked = |mark, from: u64| (0..from).rev().find(|word| words[*word as usize] >> 56 == mark);
+    let description = marked(0xa5, block / 8).expect("a description");
+    let header = marked(0xc4, description).expect("a chunk in use");
+    (header, description)
+}
+
+/// A huge block is one: in its first chunk nothing else begins, of whatever size, at whatever page.
+#[test]
+fn what_is_said_to_lie_in_a_huge_block_leads_nobody_outside() {
+    let (run, small) = (29, 1); // classes, as a description has them
+    let of = |pages: u64, class: u64| 0xa5 << 56 | pages << 24 | class;
+    for (bytes, pages) in [(BYTES, 16), (160 << 20, 256)] {
+        for is_other in [false, true] {
+            for (page, said) in [
+                (pages - 4, of(pages, run)), // it ends in another chunk
+                (pages - 1, of(16, small)),  // and so do these
+                (pages - 2, of(1, small)),
+            ] {
+                let (memory, layout) = (Shared::new(bytes), Layout::of(bytes).unwrap());
+                let mut arena = join(&memory, layout, 1, &[]);
+                let block = arena.allocate(&memory, 0, 16).unwrap();
+                let (header, own) = huge(&layout, &memory, &mut arena);
+                if is_other {
+                    memory.words.borrow_mut()[own as usize] = of(1, small);
+                } else {
+                    memory.words.borrow_mut()[own as usize] = 0;
+                }
+                memory.words.borrow_mut()[(header + page) as usize] = said;
+                assert_ne!(memory.problems(&layout), [], "page {page}, {said:x}");
+                // Whoever frees there, and whoever takes over what a dead one had.
+                let mut next = join(&memory, layout, 2, &[]);
+                for at in (8 * header..8 * header + pages * 4096).step_by(2048) {
+                    let _ = next.free(&memory, at);
+                }
+                let mut heir = join(&memory, layout, 3, &[1]);
+                let _ = heir.allocate(&memory, 0, 16);
+                let _ = heir.free(&memory, block);
+                let _ = arena.leave(&memory);
+            }
+        }
+    }
+}
+
+/// Whoever takes an arena over does not take its own over, nor chunks that it has.
+#[test]
+fn what_an_arena_has_it_does_not_take_over() {
+    let (memory, _, mut arena, blocks) = filled();
+    // The place is nobody's, and has the lock of names, as if its owner had died with it.
+    let place = 6 * 4096 + 64; // the first arena's
+    memory.words.borrow_mut()[place / 8] = 0;
+    memory.words.borrow_mut()[8] = 1;
+    let free = arena.allocate(&memory, 0, 16).unwrap();
+    arena.free(&memory, free).unwrap();
+    let damage = Problem { at: 64, what: "the lock of names belongs to nobody" };
+    assert_eq!(arena.root(&memory, "second"), Err(Refused::Damaged(damage)));
+    memory.words.borrow_mut()[8] = 0;
+    for at in blocks {
+        let _ = arena.free(&memory, at);
+    }
+    let many: Vec<u64> = (0..300).map_while(|_| arena.allocate(&memory, 0, 16).ok()).collect();
+    let mut once = many.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), many.len(), "no block is given twice");
+    for at in many {
+        arena.free(&memory, at).unwrap();
+    }
+    // A chunk of this arena is said to be a dead one's.
+    let (memory, layout, mut arena, blocks) = filled();
+    let dead = join(&memory, layout, 2, &[]);
+    drop(dead);
+    let table = 22 * 4096 / 8;
+    let first = blocks[0] / 8 / 8192 * 8192; // some word of it
+    let header = (0..first + 8192).rev().find(|word| memory.words.borrow()[*word as usize] >> 56 == 0xc4);
+    let header = header.expect("a chunk") as usize;
+    let index = (memory.words.borrow()[header] & 0xff_ffff_ffff) as usize;
+    memory.words.borrow_mut()[table + index] = 1 << 16 | 2;
+    memory.words.borrow_mut()[header] += 1 << 40;
+    memory.words.borrow_mut()[(6 * 4096 + 2 * 64) / 8] = 77; // ended
+    memory.words.borrow_mut()[8] = 2;
+    let _ = arena.root(&memory, "third");
+    for at in blocks {
+        let _ = arena.free(&memory, at);
+    }
+    for _ in 0..300 {
+        let _ = arena.allocate(&memory, 0, 16);
+    }
+    let _ = arena.leave(&memory);
+}

@@ -3,4 +3,5 @@
 mod blocks;
 mod damage;
 mod deaths;
+mod meanwhile;
 mod model;

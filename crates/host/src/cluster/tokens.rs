@@ -1,13 +1,25 @@
 //! Tokens of mutexes that hosts share (`docs/PRIMITIVES.md`, "Between hosts"): what hosts say about them, and what follows for them
 //! when hosts come, go and are lost. Where a token is `commonhold-tokens` decides.
 
-use super::Cluster;
 use super::wire::Message;
+use super::{Cluster, lock};
 use crate::server::tokens::Tokens;
+use crate::shared::Driver;
 use commonhold_coherence::HostId;
 use commonhold_object::Result;
 use commonhold_tokens as tokens;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// While so many hosts are being connected, nothing is said to one that nobody knows.
+const MOST_UNKNOWN: usize = 16;
+
+/// How often tokens can have been counted by now: each time takes more than a microsecond. A host that says more would leave
+/// no numbers for the counts to come.
+fn most_counts() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_micros()).unwrap_or(u64::MAX / 2)
+}
 
 impl Cluster {
     /// A host said something about an object's tokens. Nothing is said to who has no part in them (any more).
@@ -15,12 +27,18 @@ impl Cluster {
         self: &Arc<Self>,
         from: HostId,
         object: u128,
-        message: tokens::Message,
+        mut message: tokens::Message,
     ) -> Result<()> {
         self.check_not_lost(from)?;
         let (Some(driver), Some(part)) = (self.driver(object), self.tokens(object)) else { return Ok(()) };
         self.check_takes_part(&driver, from)?;
         driver.seen().heard(from, self.me.host, &message);
+        match &mut message {
+            // It was lost while this was on its way, or there is no such host: a token would go to nobody.
+            tokens::Message::Request { by, .. } if !self.may_ask(&driver, *by) => return Ok(()),
+            tokens::Message::Join { count, .. } => *count = (*count).min(most_counts()),
+            _ => {}
+        }
         let joins = matches!(message, tokens::Message::Join { .. });
         part.hear(tokens::Event::Said { from, message });
         if joins {
@@ -29,6 +47,13 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// Whether a host may want a token, as far as this one can tell without waiting.
+    fn may_ask(&self, driver: &Driver, host: HostId) -> bool {
+        let takes_part =
+            || self.check_admitted(driver.plan().object, host, false).is_ok() || driver.has_member(host);
+        self.check_not_lost(host).is_ok() && (!driver.is_home() || takes_part())
     }
 
     fn tokens(&self, object: u128) -> Option<Arc<Tokens>> {
@@ -65,8 +90,12 @@ impl Cluster {
         }
     }
 
-    /// To another host, in order with all else that is said to it.
+    /// To another host, in order with all else that is said to it. One that this host has not heard of may have joined just
+    /// now; of many that is not believed, because each is looked for some seconds.
     pub fn say_of_tokens(&self, to: HostId, object: u128, message: tokens::Message) {
+        if self.member(to).is_none() && lock(&self.waiting).len() >= MOST_UNKNOWN {
+            return;
+        }
         if let Some(driver) = self.driver(object) {
             driver.seen().said(self.me.host, to, &message);
         }

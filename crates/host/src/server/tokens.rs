@@ -9,7 +9,9 @@ use super::session::Session;
 use super::{Host, lock};
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
-use commonhold_object::{CreateOptions, Error, ErrorKind, ObjectId, PagerKind, Result, Translation};
+use commonhold_object::{
+    CreateOptions, Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PagerKind, Result, Translation,
+};
 use commonhold_primitives::{Kind, Mapped, Mutex as Word, Taken, free_of_the_dead};
 use commonhold_sys::frames;
 use commonhold_sys::memory::FileWindow;
@@ -25,7 +27,8 @@ const TAKEN: Duration = Duration::from_millis(10);
 /// How long the process that follows a lost one, and those who took part with the home's process before, have to say what they have.
 const SAID: Duration = Duration::from_secs(5);
 
-/// More memory for words the objects of one user do not have here: it stays in memory, and is charged to nobody.
+/// More memory for words the objects of one user do not have here, whole pages: it stays in memory, and is charged to
+/// nobody.
 const MOST_OF_ONE_USER: u64 = 32 << 20;
 
 /// The tokens of all objects, as far as they are in use here.
@@ -146,14 +149,16 @@ impl Host {
     }
 
     fn check_words(&self, owner: u32, bytes: u64) -> Result<()> {
-        let mine = |tokens: &Arc<Tokens>| (tokens.owner == owner).then(|| tokens.mapped.bytes() as u64);
+        let pages = |bytes: u64| bytes.next_multiple_of(PAGE_SIZE_BYTES);
+        let mine =
+            |tokens: &Arc<Tokens>| (tokens.owner == owner).then(|| pages(tokens.mapped.bytes() as u64));
         let used: u64 = self.all_tokens().iter().filter_map(mine).sum();
-        if used + bytes <= MOST_OF_ONE_USER {
+        if used + pages(bytes) <= MOST_OF_ONE_USER {
             return Ok(());
         }
         let text = format!(
-            "mutexes that hosts share take {} MiB of a host's memory at most for the objects of one user, {owner}: close some, or \
-             make objects with fewer",
+            "mutexes that hosts share take {} MiB of a host's memory at most for the objects of one user, {owner}: remove \
+             some, close those of other hosts, or make objects with fewer",
             MOST_OF_ONE_USER >> 20
         );
         Err(Error::new(ErrorKind::NoSpace, text))

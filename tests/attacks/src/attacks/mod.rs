@@ -33,6 +33,7 @@ mod schedulers;
 mod state;
 mod store;
 mod stuck;
+mod tokens;
 mod waits;
 mod words;
 
@@ -67,6 +68,7 @@ pub(crate) const TOPICS: &[&[Attack]] = &[
     state::ATTACKS,
     store::ATTACKS,
     stuck::ATTACKS,
+    tokens::ATTACKS,
     waits::ATTACKS,
     words::ATTACKS,
 ];

@@ -23,9 +23,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
 ];
 
 /// What a host may take more of memory.
-const MORE_BYTES: u64 = 24 << 20;
+pub(super) const MORE_BYTES: u64 = 24 << 20;
 /// The longest that others wait.
-const SOON: Duration = Duration::from_secs(5);
+pub(super) const SOON: Duration = Duration::from_secs(5);
 
 /// A member that takes part in `/public`, which everybody may open.
 struct Fellow {
@@ -88,7 +88,7 @@ impl Fellow {
     }
 }
 
-fn own_bytes(host: &TestHost) -> u64 {
+pub(super) fn own_bytes(host: &TestHost) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", host.status().host_pid));
     let status = status.expect("the host's status");
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("its memory");
@@ -105,6 +105,15 @@ fn is_borne(scene: &Members, number: u32, attack: impl FnOnce(&Fellow)) {
         let asked = AssertUnwindSafe(|| fellow.stranger.ask(host, Call::WhereIs(fellow.object)));
         drop(catch_unwind(asked));
     }
+    others_go_on(scene);
+    for (host, before) in scene.hosts.iter().zip(before) {
+        let more = own_bytes(host).saturating_sub(before);
+        assert!(more < MORE_BYTES, "a host has {more} bytes more");
+    }
+}
+
+/// Whoever has other objects on the hosts does not wait.
+pub(super) fn others_go_on(scene: &Members) {
     for (at, host) in scene.hosts[..2].iter().enumerate() {
         let worker = host.worker();
         let (create, remove) =
@@ -115,10 +124,6 @@ fn is_borne(scene: &Members, number: u32, attack: impl FnOnce(&Fellow)) {
                 worker.answer_within(SOON).unwrap_or_else(|| panic!("{line}: no answer in {SOON:?}"));
             assert!(answer.is_ok(), "{line}: {answer:?}");
         }
-    }
-    for (host, before) in scene.hosts.iter().zip(before) {
-        let more = own_bytes(host).saturating_sub(before);
-        assert!(more < MORE_BYTES, "a host has {more} bytes more");
     }
 }
 

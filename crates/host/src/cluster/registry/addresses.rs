@@ -131,6 +131,7 @@ impl Addresses {
 
     /// What a host says that its objects have, and is not known: this registry is another than that which gave it.
     pub fn unknown(&self, host: &str, claims: &[Claim]) -> Vec<(Asking, u64)> {
+        let mut said = HashSet::new();
         let unknown = claims.iter().filter(|claim| !self.given.contains_key(&claim.object));
         let asking = |claim: &Claim| {
             let (fixed, uid) = claim.fixed?;
@@ -138,15 +139,17 @@ impl Addresses {
                 Asking { object: claim.object, room_bytes: fixed.room_bytes, uid, host: host.into() };
             Some((asking, fixed.address))
         };
-        unknown.filter_map(asking).collect()
+        // More there are not. Of an object that is named twice one is believed.
+        let once = unknown.filter_map(asking).filter(|(asking, _)| said.insert(asking.object));
+        once.take(limits::SHARED_FIXED_OBJECTS).collect()
     }
 
     /// An object has these addresses, unless another has any of them, or the quota is used up. Whether it has.
     pub fn adopt(&mut self, asking: &Asking, address: u64) -> bool {
         let Asking { object, room_bytes, uid, host } = asking;
         let given = Given { address, room_bytes: *room_bytes, uid: *uid, host: host.clone() };
-        let others = self.given.values().any(|other| other.address == address);
-        let is_its = !others && self.check_quota(asking).is_ok() && self.places.note(given.fixed());
+        let is_had = self.given.contains_key(object) || self.places.begins_at(address);
+        let is_its = !is_had && self.check_quota(asking).is_ok() && self.places.note(given.fixed());
         if is_its {
             self.given.insert(*object, given);
         }
@@ -210,6 +213,34 @@ mod tests {
             many.given.insert(object, Given { address: 0, room_bytes: 0, uid: 0, host: String::new() });
         }
         assert_eq!(many.give(&asking(u128::MAX, 1, 0, "a")).unwrap_err().kind, ErrorKind::TooMany);
+    }
+
+    /// A host that says of one object, again and again, that it has other addresses takes no more than its share from all.
+    #[test]
+    fn an_object_that_is_claimed_often_has_addresses_once() {
+        let mut all = empty();
+        let room_bytes = limits::SHARED_FIXED_BYTES_PER_HOST / 4;
+        let first = all.give(&asking(9, 1, 0, "b")).unwrap();
+        let after = |number: u64| first + UNIT_BYTES + number * room_bytes;
+        let claim = |number| {
+            let fixed = Some((Fixed { address: after(number), room_bytes }, 0));
+            Claim { name: commonhold_object::Name::new("/x").unwrap(), object: 1, moving: None, fixed }
+        };
+        let claims: Vec<Claim> = (0..7).map(claim).collect();
+        assert_eq!(all.unknown("a", &claims).len(), 1);
+        for claim in &claims {
+            for (asking, address) in all.clone().unknown("a", std::slice::from_ref(claim)) {
+                all.adopt(&asking, address);
+            }
+            all.adopt(&Asking { room_bytes, ..asking(1, 1, 0, "a") }, claim.fixed.unwrap().0.address);
+        }
+        // All others have what they had, and what the one object does not.
+        let rest = 2 * limits::SHARED_FIXED_BYTES_PER_HOST - room_bytes - UNIT_BYTES;
+        let half = limits::SHARED_FIXED_BYTES_PER_HOST / UNIT_BYTES;
+        all.give(&asking(2, half - 1, 0, "b")).unwrap();
+        all.give(&asking(3, (rest / UNIT_BYTES).saturating_sub(half), 0, "c")).unwrap();
+        let many: Vec<Claim> = (0..40_000).map(|object| Claim { object, ..claim(0) }).collect();
+        assert!(all.unknown("a", &many).len() <= limits::SHARED_FIXED_OBJECTS);
     }
 
     #[test]
