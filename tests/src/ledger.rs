@@ -12,26 +12,7 @@ pub struct Ledger {
 impl Ledger {
     /// Opens (or makes) a ledger of `entries` pairs.
     pub fn open(path: &Path, entries: usize) -> Ledger {
-        let file = std::fs::File::options().read(true).write(true).create(true).truncate(false).open(path);
-        let file = file.expect("ledger");
-        let bytes = (entries * 16) as u64;
-        if file.metadata().expect("ledger").len() < bytes {
-            file.set_len(bytes).expect("ledger");
-        }
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping of a regular file of at least that length, never unmapped; atomics alone touch it.
-        let words = unsafe {
-            let start = rustix::mm::mmap(
-                std::ptr::null_mut(),
-                bytes as usize,
-                protection,
-                MapFlags::SHARED,
-                &file,
-                0,
-            );
-            std::slice::from_raw_parts(start.expect("ledger").cast::<AtomicU64>(), entries * 2)
-        };
-        Ledger { words }
+        Ledger { words: words_of(path, entries * 2) }
     }
 
     /// Notes that version `value` is about to be.
@@ -47,5 +28,21 @@ impl Ledger {
     /// What is certain, and what may be.
     pub fn get(&self, entry: usize) -> (u64, u64) {
         (self.words[entry * 2 + 1].load(Ordering::SeqCst), self.words[entry * 2].load(Ordering::SeqCst))
+    }
+}
+
+/// Words of a file that processes share, for as long as each lives. It is made if it is not there.
+pub fn words_of(path: &Path, count: usize) -> &'static [AtomicU64] {
+    let file = std::fs::File::options().read(true).write(true).create(true).truncate(false).open(path);
+    let file = file.expect("ledger");
+    let bytes = count * 8;
+    if file.metadata().expect("ledger").len() < bytes as u64 {
+        file.set_len(bytes as u64).expect("ledger");
+    }
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh mapping of a regular file of at least that length, never unmapped; atomics alone touch it.
+    unsafe {
+        let start = rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, &file, 0);
+        std::slice::from_raw_parts(start.expect("ledger").cast::<AtomicU64>(), count)
     }
 }

@@ -8,6 +8,7 @@
 //! | `worker` | a client process, driven line by line |
 //! | `agent` | what that process does with a line |
 //! | `applications` | the four applications of `bench/applications`, compiled for a test |
+//! | `contended` | a mutex that threads of several hosts want, and who had it when |
 //! | `crash` | a job that goes on while things are killed |
 //! | `cut` | cuts the connections between hosts |
 //! | `network` | hosts in network name spaces of their own, which can be cut off |
@@ -38,6 +39,7 @@ pub mod agent;
 pub mod applications;
 pub mod c_program;
 pub mod cluster;
+pub mod contended;
 pub mod crash;
 pub mod cut;
 pub mod etcd;

@@ -153,6 +153,33 @@ fn words_that_ended_with_host_and_keeper_are_not_taken_for_those_of_the_next() {
     }
 }
 
+/// A thread that sleeps on words that nobody will change any more would sleep for ever.
+#[test]
+fn who_waits_when_host_and_keeper_die_is_told() {
+    let hosts = cluster(2);
+    let workers = mutex_on(&hosts);
+    for at in [1, 0] {
+        let other = hosts[at].worker();
+        other.ok("by-name open m mutex /m");
+        for (owner, waiter) in [(&workers[at], &other), (&workers[1 - at], &workers[at])] {
+            owner.ok("by-name mend m 30000");
+            waiter.send("by-name lock m -");
+            waits(waiter);
+            hosts[at].kill_both();
+            hosts[at].start_again().expect("it starts");
+            let said = waiter.answer().expect_err("its words are gone");
+            assert_eq!(said.kind, "Lost", "{said:?}");
+            drop(owner.ask("by-name unlock m")); // of the words that are gone, or it is another host's
+            for worker in [&workers[at], &other] {
+                worker.ok("by-name close m");
+                until("the host has joined", || worker.ask("by-name open m mutex /m").ok());
+            }
+            waiter.ok("by-name mend m 60000");
+            waiter.ok("by-name unlock m");
+        }
+    }
+}
+
 /// Words stay in memory: of one user's objects no more than 32 MiB are there.
 #[test]
 fn one_user_takes_no_more_than_a_part_of_a_hosts_memory() {

@@ -31,6 +31,10 @@ impl Memory for Mapped {
         self.wake(Mapped::lower_half(at), most)
     }
 
+    fn has_sleepers(&self, at: usize) -> bool {
+        self.has_sleepers(Mapped::lower_half(at))
+    }
+
     fn now(&self) -> Instant {
         Instant::now()
     }

@@ -26,6 +26,11 @@ pub trait Memory {
     /// Wakes so many that sleep on a word; gives how many slept.
     fn wake(&self, at: usize, most: u32) -> u32;
 
+    /// Whether somebody sleeps on a word. None is woken, if that can be.
+    fn has_sleepers(&self, at: usize) -> bool {
+        self.wake(at, 1) > 0
+    }
+
     /// The time.
     fn now(&self) -> Instant;
 
@@ -34,6 +39,11 @@ pub trait Memory {
 
     /// A mutex that another host waits for was let go.
     fn released(&self, _at: usize) {}
+
+    /// Whether these words are nobody's any more, so that nobody will wake who sleeps on one. Asked after each sleep.
+    fn are_gone(&self) -> bool {
+        false
+    }
 }
 
 /// A thread of a process, as its host knows the process.
@@ -77,6 +87,8 @@ pub enum Refused {
     Overflow,
     /// Whoever could have completed the barrier has ended, or somebody gave it up.
     Broken,
+    /// The words are nobody's any more: [`Memory::are_gone`].
+    Gone,
 }
 
 /// How long to sleep now.

@@ -110,6 +110,9 @@ impl Mutex {
             let nap = nap?;
             memory.sleep(self.0, (seen | SLEEPERS) as u32, nap);
             sleepers = SLEEPERS;
+            if memory.are_gone() {
+                return Err(Refused::Gone);
+            }
             seen = memory.load(self.0);
         }
     }

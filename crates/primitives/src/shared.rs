@@ -60,10 +60,10 @@ impl Mutex {
         }
     }
 
-    /// It is taken. Whoever slept once says that others may: one that sleeps now is woken, and says that
-    /// it waits.
+    /// It is taken. Whoever slept once says that others may, so it is looked whether one does. None is
+    /// woken: it would sleep again after those who came later, and wait for ever.
     fn taken(self, memory: &impl Memory, seen: u64) -> Taken {
-        let sleepers = seen & SLEEPERS != 0 && memory.wake(self.0, 1) > 0;
+        let sleepers = seen & SLEEPERS != 0 && memory.has_sleepers(self.0);
         if seen & SLEEPERS != 0 && !sleepers {
             // Changed meanwhile: somebody else says so anew.
             let _ = memory.exchange(self.0, seen, seen & !SLEEPERS);

@@ -7,13 +7,16 @@
 //! read X time     write X time     end X     acquire X time     release X number     value X
 //! arrive X time (gives whether it was last)     abort X     add X number     while X value time
 //! work X M rounds (adds one to the first word of a mapping, under the mutex)
+//! contend /name path M (until all are to end, or `-` for no mapping: see `contended`)
 //! tickets X number path (writes each down)
 //! ```
 
 use super::{Agent, Done, Failure, number, wrong};
+use crate::contended::{self, Notes};
 use crate::page;
 use commonhold::{Barrier, Condition, Counter, Mutex, RwLock, Semaphore, SyncOptions, Wait};
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -93,6 +96,14 @@ impl Agent {
                     word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 }
                 Ok(String::new())
+            }
+            ["contend", name, path, mapping] => {
+                let guarded = match *mapping {
+                    "-" => None,
+                    mapping => Some(&page::words(self.mapping(mapping)?.as_ptr(), 0)[0]),
+                };
+                let notes = Notes::open(Path::new(path));
+                Ok(contended::contend(self.host()?, name, &notes, guarded)?.to_string())
             }
             [verb, name, rest @ ..] => use_primitive(verb, self.primitive(name)?, rest),
             _ => Err(wrong(format!("what is {words:?}?"))),

@@ -221,10 +221,7 @@ impl Place {
             false => self.after_fork(thread)?,
         };
         if inner.memory.are_in_doubt() && !inner.memory.are_given()? {
-            let name = inner.object.core.label();
-            let what =
-                format!("{name}: the host and its keeper died, and who had it is not known: open it again");
-            return Err(Error::new(ErrorKind::Lost, what));
+            return Err(self.explain(Refused::Gone));
         }
         Ok(who)
     }
@@ -277,6 +274,10 @@ impl Place {
             Refused::Broken => (
                 ErrorKind::Broken,
                 "the round was broken: a process that it waits for ended, or somebody gave it up".to_owned(),
+            ),
+            Refused::Gone => (
+                ErrorKind::Lost,
+                "the host and its keeper died, and who had it is not known: open it again".to_owned(),
             ),
         };
         Error::new(kind, format!("{word} {name}: {what}"))

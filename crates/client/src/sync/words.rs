@@ -1,7 +1,7 @@
 //! The words of primitives: memory of this host's processes, and, of mutexes that hosts share, what the host is told of them.
 
-use crate::Result;
 use crate::object::Core;
+use crate::{ErrorKind, Result};
 use commonhold_object::error::Doing;
 use commonhold_object::wire::Request;
 use commonhold_primitives::{Kind, Mapped, Memory};
@@ -97,6 +97,10 @@ impl Memory for Words {
         Memory::wake(&self.mapped, at, most)
     }
 
+    fn has_sleepers(&self, at: usize) -> bool {
+        Memory::has_sleepers(&self.mapped, at)
+    }
+
     fn now(&self) -> Instant {
         Instant::now()
     }
@@ -107,5 +111,14 @@ impl Memory for Words {
 
     fn released(&self, at: usize) {
         self.tell(at, false);
+    }
+
+    fn are_gone(&self) -> bool {
+        let is_left = |given: Result<bool>| match given {
+            Ok(is_given) => is_given,
+            // Nobody knows yet.
+            Err(error) => matches!(error.kind, ErrorKind::Disconnected | ErrorKind::TimedOut),
+        };
+        self.are_in_doubt() && !is_left(self.are_given())
     }
 }

@@ -74,6 +74,10 @@ impl Memory for Words<'_> {
         count
     }
 
+    fn has_sleepers(&self, at: usize) -> bool {
+        self.sleepers[at / BYTES] > 0
+    }
+
     fn now(&self) -> Instant {
         self.now.get()
     }
