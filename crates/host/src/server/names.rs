@@ -79,12 +79,14 @@ impl Host {
             return self.remove_here(who, name, of, repeated);
         };
         match self.remove_here(who, name, of, false) {
-            Err(error) if error.kind == ErrorKind::NotFound => match cluster.remove_elsewhere(name, who, of) {
-                // It went the first time.
-                Err(gone) if gone.kind == ErrorKind::NotFound && repeated => Ok(()),
-                Err(gone) if gone.kind == ErrorKind::NotFound => Err(error),
-                done => done,
-            },
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                match cluster.remove_elsewhere(name, who, of) {
+                    // It went the first time.
+                    Err(gone) if gone.kind == ErrorKind::NotFound && repeated => Ok(()),
+                    Err(gone) if gone.kind == ErrorKind::NotFound => Err(error),
+                    done => done,
+                }
+            }
             done => done,
         }
     }
