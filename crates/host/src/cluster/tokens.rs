@@ -58,13 +58,6 @@ impl Cluster {
         }
     }
 
-    /// A host uses an object no more.
-    pub(super) fn tokens_of_left(&self, host: HostId, object: u128) {
-        if let Some(part) = self.tokens(object) {
-            part.hear(tokens::Event::Left(host));
-        }
-    }
-
     /// To another host, in order with all else that is said to it.
     pub fn say_of_tokens(&self, to: HostId, object: u128, message: tokens::Message) {
         if let Some(driver) = self.driver(object) {
