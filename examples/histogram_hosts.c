@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { PARTS = 2 };
+enum { PARTS = 2, LIMIT_S = 60 };
 
 static struct {
     uint64_t counts[256];
-    _Atomic uint32_t added; /* parts that are in the counts */
+    _Atomic uint32_t added, has[PARTS]; /* how many parts are in the counts, and which */
 } *shared;
 
 static ch_mutex *turn;
@@ -37,8 +37,13 @@ static int count_part(long me) {
     fclose(file);
     /* EOWNERDEAD: another part died while it added. Its counts are half there: begin anew. */
     if (ch_mutex_lock(turn)) return fail("lock");
-    for (int byte = 0; byte < 256; byte++) shared->counts[byte] += own[byte];
-    shared->added++;
+    if (!shared->has[me]++) {
+        for (int byte = 0; byte < 256; byte++) shared->counts[byte] += own[byte];
+        shared->added++;
+    } else {
+        fprintf(stderr, "part %ld is counted already: `commonhold rm` /histogram/counts\n", me);
+        return 1;
+    }
     return ch_mutex_unlock(turn) ? fail("unlock") : 0;
 }
 
@@ -62,13 +67,17 @@ static void show(void) {
 int main(int count, char **words) {
     if (count != 3) return fprintf(stderr, "hosts FILE PART\n"), 64;
     path = words[1];
+    long me = atol(words[2]);
+    if (me < 0 || me >= PARTS) return fprintf(stderr, "parts are 0 to %d\n", PARTS - 1), 64;
     turn = ch_mutex_open("/histogram/turn", CH_SYNC_CREATE | CH_SYNC_HOSTS, 0600, 1);
     if (!turn) return fail("/histogram/turn");
     if (share("/histogram/counts")) return 1;
-    long me = atol(words[2]);
     if (count_part(me)) return 1;
     if (me == 0) { /* as pthread_join: it waits for the others, and shows what came out */
-        while (shared->added < PARTS) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        for (int looks = 0; shared->added < PARTS; looks++) {
+            if (looks == LIMIT_S * 1000) return fprintf(stderr, "the other part did not come\n"), 1;
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        }
         show();
         if (ch_remove("/histogram/counts") || ch_remove("/histogram/turn")) return fail("remove");
     }

@@ -8,12 +8,13 @@ beta$  python kmeans.py 1
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import commonhold as ch
 import numpy as np
 
-NAME, PARTS, POINTS, CENTRES, ROUNDS = "/kmeans", 2, 100_000, 5, 20
+NAME, PARTS, POINTS, CENTRES, ROUNDS, LIMIT_S = "/kmeans", 2, 100_000, 5, 20, 60
 
 
 def make(points: np.ndarray) -> None:
@@ -38,8 +39,7 @@ def go(points: np.ndarray, sums: np.ndarray, added: np.ndarray, turn: "threading
         with turn:
             sums[round] += own
             added[round] += 1
-        while added[round] < PARTS:
-            time.sleep(0.0005)
+        until(lambda round=round: added[round] >= PARTS)
         centres = sums[round, :, :2] / np.maximum(sums[round, :, 2:], 1)
     return centres
 
@@ -61,8 +61,8 @@ def on_hosts(me: int) -> np.ndarray:
         # Last: who finds it finds all of them.
         added = ch.array(f"{NAME}/added", ROUNDS, "u4", create="new", coherence="strict")
     else:
-        added = when_there(f"{NAME}/added")
-        points, sums = ch.array(f"{NAME}/points"), ch.array(f"{NAME}/sums")
+        until(lambda: is_there(f"{NAME}/added"))
+        added, points, sums = ch.array(f"{NAME}/added"), ch.array(f"{NAME}/points"), ch.array(f"{NAME}/sums")
     centres = go(points, sums, added, turn, me)
     if me == 0:
         for name in ("turn", "points", "sums", "added"):
@@ -70,12 +70,20 @@ def on_hosts(me: int) -> np.ndarray:
     return centres
 
 
-def when_there(name: str) -> np.ndarray:
-    while True:
-        try:
-            return ch.array(name)
-        except ch.NotFoundError:
-            time.sleep(0.01)
+def until(so: Callable[[], bool]) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not so():
+        if time.monotonic() > end:
+            sys.exit(f"the other part did not come within {LIMIT_S} s: `commonhold rm` what is in {NAME}, and begin anew")
+        time.sleep(0.0005)
+
+
+def is_there(name: str) -> bool:
+    try:
+        ch.stat(name)
+    except ch.NotFoundError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

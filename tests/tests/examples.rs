@@ -27,4 +27,10 @@ fn what_threads_count_processes_of_two_hosts_count() {
         let (well, said) = other.end();
         assert!(well && said.is_empty(), "{said}");
     }
+    // What a killed run left, or a part that is started twice, is said; nothing is counted twice.
+    assert!(program.start(&hosts[0], &words(1)).end().0);
+    let (well, said) = program.start(&hosts[1], &words(1)).end();
+    assert!(!well && said.contains("part 1 is counted already"), "{said}");
+    let (well, said) = program.start(&hosts[1], &words(2)).end();
+    assert!(!well && said.contains("parts are 0 to 1"), "{said}");
 }

@@ -153,6 +153,25 @@ fn words_that_ended_with_host_and_keeper_are_not_taken_for_those_of_the_next() {
     }
 }
 
+/// What a host says of its end must not end what it has begun since.
+#[test]
+fn who_leaves_and_comes_back_at_once_takes_part() {
+    let hosts = cluster(3);
+    let workers = mutex_on(&hosts);
+    // Of a token that is on its way when hosts leave it may be said that an owner died.
+    let lines = ["mend m 30000", "unlock m", "close m", "open m mutex /m"];
+    let say = |worker: &Worker| lines.iter().for_each(|line| worker.send(&format!("by-name {line}")));
+    for _ in 0..40 {
+        workers[1..].iter().for_each(say);
+        for worker in &workers[1..] {
+            lines
+                .iter()
+                .for_each(|line| drop(worker.answer().unwrap_or_else(|why| panic!("{line}: {why:?}"))));
+        }
+    }
+    workers.iter().for_each(|worker| worker.all("by-name mend m 20000\nby-name unlock m"));
+}
+
 /// A thread that sleeps on words that nobody will change any more would sleep for ever.
 #[test]
 fn who_waits_when_host_and_keeper_die_is_told() {

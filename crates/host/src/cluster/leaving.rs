@@ -298,7 +298,7 @@ impl Cluster {
         };
         if self.beginnings.says(object, from, number, leaves) {
             self.locks_lost(from, Some(object));
-            self.tokens_of_left(from, object);
+            // Of its tokens it has spoken before (`Leave`), and it may have joined anew since: that stays.
             // What was said to its use before is not taken for an answer to the next: that begins after this answer.
             driver.iter().for_each(|driver| driver.wait_said(from));
         }

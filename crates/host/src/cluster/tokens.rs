@@ -83,13 +83,6 @@ impl Cluster {
         }
     }
 
-    /// A host uses an object no more.
-    pub(super) fn tokens_of_left(&self, host: HostId, object: u128) {
-        if let Some(part) = self.tokens(object) {
-            part.hear(tokens::Event::Left(host));
-        }
-    }
-
     /// To another host, in order with all else that is said to it. One that this host has not heard of may have joined just
     /// now; of many that is not believed, because each is looked for some seconds.
     pub fn say_of_tokens(&self, to: HostId, object: u128, message: tokens::Message) {

@@ -185,10 +185,13 @@ impl Host {
     pub(super) fn leave_tokens(&self, object: &Object) {
         let record = object.record().clone();
         lock(&self.tokens.kept).remove(&object.id);
-        let left = self.tokens.in_use.write().unwrap_or_else(PoisonError::into_inner).remove(&record.uuid);
-        if let Some(tokens) = left.filter(|_| record.is_elsewhere) {
+        // It is said under the lock: who opens the object anew must not be heard to join before that.
+        let mut in_use = self.tokens.in_use.write().unwrap_or_else(PoisonError::into_inner);
+        let left = in_use.remove(&record.uuid);
+        if let Some(tokens) = left.as_ref().filter(|_| record.is_elsewhere) {
             tokens.leave();
         }
+        drop(in_use);
     }
 }
 
