@@ -113,7 +113,7 @@ fn it_is_one_threads_whoever_is_killed_or_replaced() {
             4 => {
                 let host = field.any_host(&mut chance);
                 // The one before may have been killed a moment ago: it is asked again.
-                let keeper = chance_of(round);
+                let keeper = round.is_multiple_of(2);
                 until("it is replaced", || host.connect().replace(None, keeper).ok());
             }
             _ => {
@@ -130,10 +130,6 @@ fn it_is_one_threads_whoever_is_killed_or_replaced() {
     }
     field.goes_on();
     field.end();
-}
-
-fn chance_of(round: usize) -> bool {
-    round.is_multiple_of(2)
 }
 
 #[test]

@@ -46,6 +46,8 @@ fn what_may_not_be_removed_stays() {
     // A home that is away: nothing is changed, and it is there again with its home.
     hosts[0].kill_both();
     assert!(workers[1].ask("remove /shared").is_err());
+    hosts[0].start_again().expect("it starts");
+    hosts[0].worker().eventually("open o /shared rw");
 }
 
 #[test]

@@ -79,6 +79,7 @@ impl Mapped {
         let most = most.min(i32::MAX as u32);
         futex::wake(self.word(at), futex::Flags::empty(), most).unwrap_or(0) as u32
     }
+
     /// Whether somebody sleeps on a word. None is woken, and all stay in their order.
     pub fn has_sleepers(&self, at: usize) -> bool {
         let word = self.word(at);

@@ -64,7 +64,7 @@ impl Part {
             Event::Follows { former, by } if self.at_home.users.contains_key(&by) => {
                 self.gone(former, actions);
             }
-            Event::Left(host) | Event::Over(Timer::Follows(host)) => self.gone(host, actions),
+            Event::Over(Timer::Follows(host)) => self.gone(host, actions),
             _ => {}
         }
     }

@@ -138,8 +138,6 @@ pub enum Event {
         /// The one that follows.
         by: HostId,
     },
-    /// At the home: a host left without having said so.
-    Left(HostId),
     /// It was waited for long enough.
     Over(Timer),
 }

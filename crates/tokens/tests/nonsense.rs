@@ -173,6 +173,7 @@ fn a_number_of_a_count_that_is_no_number_stops_nobody() {
     let message = Message::Join { count: u64::MAX, known: u64::MAX, has: Vec::new() };
     part.handle(Event::Said { from: EVIL, message }, &mut actions);
     part.handle(Event::Over(commonhold_tokens::Timer::Opens), &mut actions);
-    part.handle(Event::Left(EVIL), &mut actions);
+    let message = Message::Leave { has: Vec::new() };
+    part.handle(Event::Said { from: EVIL, message }, &mut actions);
     assert!(part.is_here(0), "it is the home still");
 }

@@ -175,7 +175,7 @@ fn what_is_said_to_lie_in_a_huge_block_leads_nobody_outside() {
                 }
                 memory.words.borrow_mut()[(header + page) as usize] = said;
                 assert_ne!(memory.problems(&layout), [], "page {page}, {said:x}");
-                // Whoever frees there, and whoever takes over what a dead one had.
+                // Whoever frees there, and whoever takes over what a dead one had. Each may be refused: none may go outside.
                 let mut next = join(&memory, layout, 2, &[]);
                 for at in (8 * header..8 * header + pages * 4096).step_by(2048) {
                     let _ = next.free(&memory, at);
@@ -203,7 +203,7 @@ fn what_an_arena_has_it_does_not_take_over() {
     assert_eq!(arena.root(&memory, "second"), Err(Refused::Damaged(damage)));
     memory.words.borrow_mut()[8] = 0;
     for at in blocks {
-        let _ = arena.free(&memory, at);
+        let _ = arena.free(&memory, at); // refused, of what the damage hides
     }
     let many: Vec<u64> = (0..300).map_while(|_| arena.allocate(&memory, 0, 16).ok()).collect();
     let mut once = many.clone();
@@ -226,6 +226,7 @@ fn what_an_arena_has_it_does_not_take_over() {
     memory.words.borrow_mut()[header] += 1 << 40;
     memory.words.borrow_mut()[(6 * 4096 + 2 * 64) / 8] = 77; // ended
     memory.words.borrow_mut()[8] = 2;
+    // Whatever these answer, none may go outside.
     let _ = arena.root(&memory, "third");
     for at in blocks {
         let _ = arena.free(&memory, at);

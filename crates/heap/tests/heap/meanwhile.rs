@@ -123,6 +123,7 @@ fn do_something(m: &Written, arena: &mut Arena, blocks: &mut Vec<u64>, dice: &mu
     match dice.below(8) {
         0 => blocks.extend(arena.allocate(m, 0, m.layout.most_bytes() / (2 + dice.below(20)))),
         1 | 2 if !blocks.is_empty() => {
+            // What these answer is nobody's promise while somebody writes there: that they end, and stay inside, is.
             let _ = arena.free(m, blocks.swap_remove(dice.below(blocks.len() as u64) as usize));
         }
         3 => {
@@ -152,7 +153,7 @@ fn use_it(m: &Written, seldom: u64, dice: &mut Dice) {
     check(m, &m.layout, &*Crowd::new(3, &[]));
     if let Ok(mut heir) = Arena::join(m, m.layout, Crowd::new(3, &[2, 9])) {
         for at in blocks {
-            let _ = heir.free(m, at);
+            let _ = heir.free(m, at); // as above
         }
         (0..5).for_each(|_| do_something(m, &mut heir, &mut Vec::new(), dice));
         let _ = heir.leave(m);
