@@ -25,6 +25,15 @@ impl From<Option<Instant>> for Wait {
 }
 
 impl Wait {
+    /// Until then, or as long as this, whichever is sooner.
+    pub fn sooner(self, other: Wait) -> Wait {
+        match (self, other) {
+            (Wait::No, _) | (_, Wait::No) => Wait::No,
+            (Wait::Until(end), Wait::Until(other)) => Wait::Until(end.min(other)),
+            (Wait::Forever, wait) | (wait, Wait::Forever) => wait,
+        }
+    }
+
     /// Time that is left, `most` at most; `None`: it is over.
     pub fn left(self, now: impl FnOnce() -> Instant, most: Duration) -> Option<Duration> {
         let left = match self {

@@ -33,28 +33,28 @@ pub struct Arrived {
 
 /// What the word says.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Round {
-    number: u32,
-    arrived: u32,
+pub(crate) struct Round {
+    pub number: u32,
+    pub arrived: u32,
     broken: u8,
 }
 
 impl Round {
-    fn of(word: u64) -> Round {
+    pub fn of(word: u64) -> Round {
         Round { number: word as u32, arrived: (word >> 32) as u32 & 0xff_ffff, broken: (word >> 56) as u8 }
     }
 
-    fn word(self) -> u64 {
+    pub fn word(self) -> u64 {
         u64::from(self.broken) << 56 | u64::from(self.arrived & 0xff_ffff) << 32 | u64::from(self.number)
     }
 
-    fn next(self, is_broken: bool) -> Round {
+    pub fn next(self, is_broken: bool) -> Round {
         let broken = self.broken << 1 | u8::from(is_broken);
         Round { number: self.number.wrapping_add(1), arrived: 0, broken }
     }
 
     /// What became of an earlier round.
-    fn outcome(self, earlier: u32) -> Result<Arrived, Refused> {
+    pub fn outcome(self, earlier: u32) -> Result<Arrived, Refused> {
         let since = self.number.wrapping_sub(earlier);
         let is_whole = (1..=8).contains(&since) && self.broken >> (since - 1) & 1 == 0;
         if is_whole { Ok(Arrived { is_last: false }) } else { Err(Refused::Broken) }

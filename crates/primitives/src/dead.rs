@@ -14,11 +14,18 @@ use std::sync::atomic::{Ordering, fence};
 const PART: usize = 1 << 16;
 
 /// A word that names a process.
-struct Named {
-    primitive: usize,
-    at: usize,
-    word: u64,
-    member: u32,
+pub(crate) struct Named {
+    pub primitive: usize,
+    pub at: usize,
+    pub word: u64,
+    pub member: u32,
+}
+
+impl Named {
+    /// It is empty from now on, unless it is another by now; gives whether it was not.
+    pub fn forget(&self, memory: &impl Memory) -> bool {
+        memory.exchange(self.at, self.word, 0).is_ok()
+    }
 }
 
 /// Frees all primitives in a part of some memory from processes that are none of the living. `left`: that process let go of
@@ -31,12 +38,24 @@ pub fn free_of_the_dead(
     memory: &impl Memory,
     part: Range<usize>,
     kind: Kind,
-    mut living: impl FnMut() -> HashSet<u32>,
+    living: impl FnMut() -> HashSet<u32>,
     left: Option<u32>,
 ) {
-    if matches!(kind, Kind::Condition | Kind::Semaphore { .. } | Kind::Counter) {
-        return; // these belong to nobody
+    let has_owner = matches!(kind, Kind::Mutex | Kind::RwLock);
+    if has_owner || kind.has_members() {
+        each_of_the_dead(memory, part, (kind, has_owner), living, |dead| free(memory, kind, dead, left));
     }
+}
+
+/// Calls `free` with all words of a primitive that name processes which are none of the living, as [`free_of_the_dead`] says.
+/// `has_owner`: its first word is a mutex's.
+pub(crate) fn each_of_the_dead(
+    memory: &impl Memory,
+    part: Range<usize>,
+    (kind, has_owner): (Kind, bool),
+    mut living: impl FnMut() -> HashSet<u32>,
+    mut free: impl FnMut(&[Named]),
+) {
     // What a process did before it ended is seen.
     fence(Ordering::SeqCst);
     let mut known = HashSet::new();
@@ -44,7 +63,7 @@ pub fn free_of_the_dead(
     for start in part.clone().step_by(PART) {
         let end = part.end.min(start + PART);
         for primitive in (start..end).step_by(kind.bytes()).filter(|at| at + kind.bytes() <= end) {
-            name(memory, kind, primitive, |word| {
+            name(memory, (kind, has_owner), primitive, |word| {
                 if !known.contains(&word.member) {
                     named.push(word);
                 }
@@ -56,21 +75,26 @@ pub fn free_of_the_dead(
         known = living();
         named.retain(|word| !known.contains(&word.member));
         for of_one in named.chunk_by(|a, b| a.primitive == b.primitive) {
-            free(memory, kind, of_one, left);
+            free(of_one);
         }
         named.clear();
     }
 }
 
 /// Calls `each` with the words of a primitive that name a process.
-fn name(memory: &impl Memory, kind: Kind, primitive: usize, mut each: impl FnMut(Named)) {
-    if matches!(kind, Kind::Mutex | Kind::RwLock) {
+fn name(
+    memory: &impl Memory,
+    (kind, has_owner): (Kind, bool),
+    primitive: usize,
+    mut each: impl FnMut(Named),
+) {
+    if has_owner {
         let word = memory.load(primitive);
         if mutex::is_owned(word) {
             each(Named { primitive, at: primitive, word, member: mutex::member(word) });
         }
     }
-    if kind == Kind::Mutex {
+    if !kind.has_members() {
         return;
     }
     for at in Members(primitive).places() {
@@ -84,14 +108,13 @@ fn name(memory: &impl Memory, kind: Kind, primitive: usize, mut each: impl FnMut
 /// Frees one primitive of what these words name.
 fn free(memory: &impl Memory, kind: Kind, named: &[Named], left: Option<u32>) {
     let Some(&Named { primitive, .. }) = named.first() else { return };
-    let forget = |word: &Named| memory.exchange(word.at, word.word, 0).is_ok();
     match kind {
         Kind::Mutex => named.iter().for_each(|word| Mutex(primitive).free_of(memory, word.word, 1)),
         Kind::RwLock => {
             let (writer, readers): (Vec<&Named>, Vec<&Named>) =
                 named.iter().partition(|word| word.at == primitive);
             writer.iter().for_each(|word| Mutex(primitive).free_of(memory, word.word, u32::MAX));
-            if readers.into_iter().filter(|word| forget(word)).count() > 0 {
+            if readers.into_iter().filter(|word| word.forget(memory)).count() > 0 {
                 RwLock(primitive).has_fewer_readers(memory);
             }
         }
@@ -102,7 +125,7 @@ fn free(memory: &impl Memory, kind: Kind, named: &[Named], left: Option<u32>) {
                 // Said before they are forgotten: if the host dies in between, the next one says it again.
                 Barrier { at: primitive, parties }.misses(memory, named.len() as u64);
             }
-            named.iter().filter(is_for_us).for_each(|word| _ = forget(word));
+            named.iter().filter(is_for_us).for_each(|word| _ = word.forget(memory));
         }
         Kind::Condition | Kind::Semaphore { .. } | Kind::Counter => {}
     }

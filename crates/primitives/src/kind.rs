@@ -101,6 +101,11 @@ impl Kind {
         }
     }
 
+    /// Whether it has a table of processes.
+    pub(crate) const fn has_members(self) -> bool {
+        matches!(self, Kind::RwLock | Kind::Barrier { .. })
+    }
+
     /// Bytes of the largest object of them.
     pub const fn most_bytes(self) -> u64 {
         MOST * self.bytes() as u64

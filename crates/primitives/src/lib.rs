@@ -8,6 +8,7 @@
 //! | `mutex` | one word that holds its owner |
 //! | `condition`, `rwlock`, `semaphore`, `barrier`, `counter` | the others |
 //! | `shared` | a mutex of several hosts, as one host's part of it sees the word |
+//! | `between` | the others of several hosts: monitors |
 //! | `members` | the table of the processes that read, or that a barrier waits for |
 //! | `dead` | what the host does when a process has ended |
 //! | `mapped` | memory that is mapped from a file (`commonhold-futex`) |
@@ -17,6 +18,7 @@
 //! while he makes one.
 
 mod barrier;
+pub mod between;
 mod condition;
 mod counter;
 mod dead;
@@ -40,4 +42,4 @@ pub use memory::{Memory, Refused, Who};
 pub use mutex::Mutex;
 pub use rwlock::RwLock;
 pub use semaphore::Semaphore;
-pub use shared::{Seen, Taken};
+pub use shared::Taken;

@@ -22,7 +22,7 @@ pub enum Taken {
 
 /// What a word says to a host that follows another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// It is of the threads here.
     pub here: bool,
     /// Threads here sleep for it.
@@ -31,19 +31,19 @@ pub struct Seen {
 
 impl Mutex {
     /// A mutex that is at another host, in memory that nobody has seen yet.
-    pub fn begin_away(self, memory: &impl Memory) {
+    pub(crate) fn begin_away(self, memory: &impl Memory) {
         // It was 0: nobody else has the memory.
         let _ = memory.exchange(self.0, 0, AWAY);
     }
 
     /// What the word says.
-    pub fn seen(self, memory: &impl Memory) -> Seen {
+    pub(crate) fn seen(self, memory: &impl Memory) -> Seen {
         let word = memory.load(self.0);
         Seen { here: word & OWNER != AWAY, sleepers: word & SLEEPERS != 0 }
     }
 
     /// Takes it from the threads here. One that was woken for it is waited for, unless `firmly`.
-    pub fn take_away(self, memory: &impl Memory, firmly: bool) -> Taken {
+    pub(crate) fn take_away(self, memory: &impl Memory, firmly: bool) -> Taken {
         let mut seen = memory.load(self.0);
         loop {
             let next = match seen & OWNER {
@@ -73,7 +73,7 @@ impl Mutex {
 
     /// Gives it to the threads here, and wakes one. `wanted`: whoever takes it gives it on. Gives whether
     /// one slept.
-    pub fn give(self, memory: &impl Memory, died: bool, wanted: bool) -> bool {
+    pub(crate) fn give(self, memory: &impl Memory, died: bool, wanted: bool) -> bool {
         let flags = if died { DIED } else { 0 } | if wanted { WANTED } else { 0 };
         let mut seen = memory.load(self.0);
         // Whatever is there: a program that wrote it harmed those who may write there.
@@ -89,7 +89,7 @@ impl Mutex {
     }
 
     /// It is away, whoever has it here. Gives whether threads here sleep for it.
-    pub fn void(self, memory: &impl Memory) -> bool {
+    pub(crate) fn void(self, memory: &impl Memory) -> bool {
         let mut seen = memory.load(self.0);
         while let Err(now) = memory.exchange(self.0, seen, AWAY | seen & SLEEPERS) {
             seen = now;

@@ -3,11 +3,14 @@
 //! was on its way is of an earlier count, and is not heard any more.
 
 use crate::early::Early;
-use crate::event::{Action, Event, Has, Message, Placed, Timer};
+use crate::event::{Action, Event, Has, Kept, Message, Placed, State, Timer};
 use crate::part::{Home, Part, Phase, Said};
-use crate::token::Token;
+use crate::token::{Monitor, Token};
 use commonhold_coherence::HostId;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// A token that is made anew is so many moves ahead of what a host that is lost, and lives, may have made of the one before.
+const AHEAD: u64 = 1 << 10;
 
 /// What all say of one token.
 #[derive(Default)]
@@ -21,6 +24,9 @@ struct Gathered {
     went_to: [bool; 2],
     /// When it went, an owner had died.
     went_died: bool,
+    /// The newest that anybody knows.
+    kept: Kept,
+    readers: Vec<(HostId, u32)>,
 }
 
 impl Gathered {
@@ -39,6 +45,7 @@ impl Home {
         known.here |= has.here;
         known.died |= has.died;
         known.went_to = has.went_to.or(known.went_to);
+        known.kept = known.kept.max(has.kept);
     }
 }
 
@@ -64,7 +71,10 @@ impl Part {
             Event::Follows { former, by } if self.at_home.users.contains_key(&by) => {
                 self.gone(former, actions);
             }
-            Event::Over(Timer::Follows(host)) => self.gone(host, actions),
+            Event::Over(Timer::Follows(host)) => {
+                self.at_home.has_lost |= self.at_home.users.contains_key(&host);
+                self.gone(host, actions);
+            }
             _ => {}
         }
     }
@@ -205,18 +215,24 @@ impl Part {
                     gathered.waits.push(*host);
                 }
                 gathered.went(has, &self.at_home);
+                gathered.kept = gathered.kept.max(has.kept);
+                if has.readers > 0 {
+                    gathered.readers.push((*host, has.readers));
+                }
             }
         }
         for has in self.at_home.left.values() {
             let gathered = all.entry(has.index).or_default();
             gathered.went(has, &self.at_home);
+            gathered.kept = gathered.kept.max(has.kept);
             if has.here {
                 gathered.left = Some(has.died);
             }
         }
         self.at_home.left.clear();
+        let is_missed = std::mem::take(&mut self.at_home.has_lost) && self.are_monitors;
         let mut placed = Vec::new();
-        for (index, gathered) in all {
+        for (index, mut gathered) in all {
             let at_first = self.has_others && !self.tokens.contains_key(&index);
             let at_home = at_first.then_some((self.known, true, me));
             let holder = gathered.holder.max(at_home).map(|(_, _, host)| host);
@@ -227,11 +243,16 @@ impl Part {
                 // It was on its way, unless a host may have had it that is lost.
                 (None, None) => went_away || !went_to_user || gathered.went_died,
             };
+            if holder.is_none() {
+                gathered.kept.moves = gathered.kept.moves.wrapping_add(AHEAD);
+            }
             let holder = holder.unwrap_or(me);
             let (after, before): (Vec<HostId>, Vec<HostId>) =
                 gathered.waits.into_iter().filter(|host| *host != holder).partition(|host| *host > holder);
             let queue = after.into_iter().chain(before).collect();
-            placed.push(Placed { index, holder, died, queue });
+            let (kept, readers) = (gathered.kept, gathered.readers);
+            let state = State { kept, readers, is_missed, ..State::default() };
+            placed.push(Placed { index, holder, died, queue, state });
         }
         placed
     }
@@ -252,7 +273,8 @@ impl Part {
         }
         for (index, old) in before.into_iter().filter(|(index, _)| !named.contains(index)) {
             let Some(holder) = self.home else { continue };
-            self.placed(Placed { index, holder, died: false, queue: Vec::new() }, old, actions);
+            let (queue, state) = (Vec::new(), State::default());
+            self.placed(Placed { index, holder, died: false, queue, state }, old, actions);
         }
         let wanted = self.tokens.iter().filter(|(_, token)| token.wants && !token.here);
         let wanted: Vec<u32> = wanted.map(|(index, _)| *index).collect();
@@ -270,12 +292,14 @@ impl Part {
                 actions.push(Action::Void(index));
             }
             let waits = placed.queue.contains(&me);
-            let wants = !waits && (old.wants || old.waits);
+            // Who waits for a change is told of it by whoever has the token next: they are to know each other.
+            let wants = !waits && (old.wants || old.waits || old.monitor.watches);
             let last = Some(placed.queue.last().copied().unwrap_or(placed.holder));
-            self.tokens.insert(index, Token { waits, wants, last, ..Token::default() });
+            self.tokens.insert(index, Token { waits, wants, last, monitor: old.monitor, ..Token::default() });
             return;
         }
         let mut token = Token { here: true, ..old.clone() };
+        self.is_held(&mut token.monitor, &old, placed.state);
         (token.waits, token.went_to, token.last) = (false, None, None);
         token.queue.clear();
         token.append(me, placed.queue);
@@ -288,8 +312,23 @@ impl Part {
             self.hand_over(index, actions);
         } else if parked {
             self.give(index, actions);
-        } else if is_wanted {
+        } else if is_wanted || self.are_monitors {
             self.claim(index, actions);
+        }
+    }
+
+    /// The monitor of a token that is here after a count: who waits for a change is to look again.
+    fn is_held(&self, monitor: &mut Monitor, old: &Token, placed: State) {
+        if !self.are_monitors {
+            return;
+        }
+        let kept = if old.here { monitor.state.kept } else { placed.kept };
+        let is_missed = monitor.state.is_missed || placed.is_missed;
+        monitor.comes(self.me, State { kept, is_missed, ..placed });
+        if old.here && !old.parked {
+            monitor.is_touched = true;
+        } else {
+            monitor.state.kept.changes = kept.changes.wrapping_add(1);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What comes sooner than it can be heard, and which messages no honest host says: nothing grows by what a host says.
 
-use crate::event::{Has, Message};
+use crate::event::{Has, Message, State};
 use commonhold_coherence::HostId;
 
 /// More messages do not wait until the home has counted.
@@ -24,7 +24,8 @@ impl Early {
         if joins(&message) {
             self.said.retain(|(other, message)| *other != from || !joins(message));
         }
-        let more = if let Message::Token { queue, .. } = &message { queue.len() } else { 0 };
+        let more =
+            if let Message::Token { queue, state, .. } = &message { queue.len() + state.hosts() } else { 0 };
         if self.said.len() < MOST_WAITING && self.in_queues + more <= MOST_IN_QUEUES {
             self.in_queues += more;
             self.said.push((from, message));
@@ -43,20 +44,34 @@ impl Early {
     }
 }
 
+impl State {
+    /// How many hosts it names.
+    fn hosts(&self) -> usize {
+        self.watchers.len() + self.readers.len()
+    }
+
+    fn is_sound(&self) -> bool {
+        self.watchers.len() <= MOST_HOSTS && self.readers.len() <= MOST_HOSTS
+    }
+}
+
 impl Message {
     /// Whether an honest host could say it of so many mutexes: each is named once, in order, and no more hosts wait than
     /// there may be.
     pub(crate) fn is_sound(&self, mutexes: u32) -> bool {
         let has_order = |has: &[Has]| rises(has.iter().map(|has| has.index), mutexes);
         match self {
-            Message::Request { index, .. } => *index < mutexes,
-            Message::Token { index, queue, .. } => *index < mutexes && queue.len() <= MOST_HOSTS,
+            Message::Request { index, .. } | Message::Changed { index, .. } => *index < mutexes,
+            Message::Token { index, queue, state, .. } => {
+                *index < mutexes && queue.len() <= MOST_HOSTS && state.is_sound()
+            }
             Message::Join { has, .. } | Message::Leave { has } | Message::Counted { has, .. } => {
                 has_order(has)
             }
             Message::Count { .. } => true,
             Message::Begin { placed, .. } => {
-                let few = placed.iter().all(|placed| placed.queue.len() <= MOST_HOSTS);
+                let few =
+                    placed.iter().all(|placed| placed.queue.len() <= MOST_HOSTS && placed.state.is_sound());
                 few && rises(placed.iter().map(|placed| placed.index), mutexes)
             }
         }

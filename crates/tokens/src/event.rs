@@ -1,7 +1,32 @@
 //! What a host's part of an object hears, says, and wants done.
 
 use commonhold_coherence::HostId;
+use commonhold_primitives::between::{Given, Left};
 use serde::{Deserialize, Serialize};
+
+/// What a monitor has beside its mutex, as a host's memory has it: from when the token left it, or from before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Kept {
+    /// How often the token has moved: of two hosts the one with more has the newer state.
+    pub moves: u64,
+    /// The number that changes when those who wait are to look again.
+    pub changes: u64,
+    /// What the monitor guards.
+    pub value: u64,
+}
+
+/// What travels with the token of a monitor. With that of a mutex nothing does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct State {
+    /// What it has.
+    pub kept: Kept,
+    /// Hosts whose threads wait for a change.
+    pub watchers: Vec<HostId>,
+    /// How many read, on hosts where somebody does.
+    pub readers: Vec<(HostId, u32)>,
+    /// A host was lost whose processes may have arrived at a barrier.
+    pub is_missed: bool,
+}
 
 /// What one host has of one token, as it tells the home that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -17,6 +42,10 @@ pub struct Has {
     pub died: bool,
     /// To which host it went from here since the last count.
     pub went_to: Option<HostId>,
+    /// What the host knows of the monitor's state.
+    pub kept: Kept,
+    /// How many read here.
+    pub readers: u32,
 }
 
 /// Where a token is, as the home has counted.
@@ -30,6 +59,8 @@ pub struct Placed {
     pub died: bool,
     /// Who waits for it, in order.
     pub queue: Vec<HostId>,
+    /// Of a monitor: the newest state that anybody knows. It is the holder's, if it has the token already: that has a newer one.
+    pub state: State,
 }
 
 /// What hosts say to each other.
@@ -54,6 +85,15 @@ pub enum Message {
         died: bool,
         /// Who waits for it after this host, in order.
         queue: Vec<HostId>,
+        /// What travels with it.
+        state: State,
+    },
+    /// Somebody changed what threads of that host wait for.
+    Changed {
+        /// In which count.
+        count: u64,
+        /// Which monitor.
+        index: u32,
     },
     /// To the home: the sender takes part from now on.
     Join {
@@ -117,6 +157,8 @@ pub enum Event {
         died: bool,
         /// Threads here sleep for it.
         sleepers: bool,
+        /// What the memory here has of the monitor.
+        left: Left,
     },
     /// A host said that.
     Said {
@@ -163,6 +205,8 @@ pub enum Action {
         died: bool,
         /// Others wait: whoever takes it gives it on.
         wanted: bool,
+        /// What came with it.
+        given: Given,
     },
     /// The token is another's, whatever the word says: what a thread here has of it, it has lost.
     Void(u32),

@@ -1,4 +1,4 @@
-//! Tokens of the mutexes of one object that several hosts share. `docs/PRIMITIVES.md`, "Between hosts", has the design.
+//! Tokens of the mutexes and monitors of one object that several hosts share. `docs/PRIMITIVES.md`, "Between hosts", has the design.
 //!
 //! Each mutex has one token, which is at one host or on its way. While a host has it, the host's processes lock and unlock in
 //! memory that they share, without anybody else. Who waits is in a queue that travels with the token, and asks the last host of
@@ -21,5 +21,5 @@ mod event;
 mod part;
 mod token;
 
-pub use event::{Action, Event, Has, Message, Placed, Timer};
+pub use event::{Action, Event, Has, Kept, Message, Placed, State, Timer};
 pub use part::Part;

@@ -1,9 +1,10 @@
 //! A host's part of one object: requests, hand-overs.
 
 use crate::early::{Early, MOST_HOSTS};
-use crate::event::{Action, Event, Has, Message, Timer};
-use crate::token::Token;
+use crate::event::{Action, Event, Has, Message, State, Timer};
+use crate::token::{Monitor, Token};
 use commonhold_coherence::HostId;
+use commonhold_primitives::between::{Left, Seen};
 use std::collections::BTreeMap;
 
 /// How far a part is.
@@ -28,6 +29,8 @@ pub(crate) struct Home {
     pub left: BTreeMap<(HostId, u32), Has>,
     /// It waits for those who took part with the process before it.
     pub opens: bool,
+    /// Since the last count one was lost.
+    pub has_lost: bool,
 }
 
 /// What a host said that it has, and the count that it knew.
@@ -37,8 +40,10 @@ pub(crate) type Said = (u64, Vec<Has>);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
     pub(crate) me: HostId,
-    /// How many mutexes the object holds.
+    /// How many mutexes, or monitors, the object holds.
     pub(crate) mutexes: u32,
+    /// They have more than the mutex.
+    pub(crate) are_monitors: bool,
     pub(crate) home: Option<HostId>,
     pub(crate) phase: Phase,
     /// The number of the home's last count that this host heard of.
@@ -66,6 +71,7 @@ impl Part {
         Part {
             me,
             mutexes,
+            are_monitors: false,
             home: None,
             phase: Phase::Away,
             count: 0,
@@ -77,19 +83,26 @@ impl Part {
         }
     }
 
-    /// A part of a host that is not the home, or whose process before this one left these words: of each mutex that is not as at
-    /// first whether the token is here, and whether threads wait. `was_home`: at first they are here.
+    /// A part of a host that is not the home, or whose process before this one left these words: what is seen of each mutex that is
+    /// not as at first. `was_home`: at first they are here.
     pub fn following(
         me: HostId,
         mutexes: u32,
         was_home: bool,
-        words: impl IntoIterator<Item = (u32, bool, bool)>,
+        words: impl IntoIterator<Item = (u32, Seen)>,
     ) -> Part {
         let mut part = Part::joining(me, mutexes, was_home);
-        for (index, here, wants) in words {
-            part.tokens.insert(index, Token { here, wants: wants && !here, ..Token::default() });
+        for (index, Seen { here, wants, left }) in words {
+            let monitor = Monitor::left(&left);
+            part.tokens.insert(index, Token { here, wants: wants && !here, monitor, ..Token::default() });
         }
         part
+    }
+
+    /// The same part, of monitors.
+    pub fn of_monitors(mut self) -> Part {
+        self.are_monitors = true;
+        self
     }
 
     /// Whether this host is the home.
@@ -100,6 +113,11 @@ impl Part {
     /// Whether a token is here.
     pub fn is_here(&self, index: u32) -> bool {
         self.tokens.get(&index).map_or(self.has_others, |token| token.here)
+    }
+
+    /// Whether a token is in the hands of the threads here.
+    pub fn is_at_hand(&self, index: u32) -> bool {
+        self.tokens.get(&index).map_or(self.has_others, |token| token.here && !token.parked)
     }
 
     /// Tokens that are here, and that whoever lets them go gives to this host.
@@ -113,12 +131,17 @@ impl Part {
         self.tokens.iter().map(|(index, token)| token.has(*index)).collect()
     }
 
-    /// What it says to the home when nobody here uses the object any more. `died`: whether the word of a token that is here says that
-    /// an owner died.
-    pub fn leaves(&self, died: impl Fn(u32) -> bool) -> Message {
-        let mut has = self.has();
-        has.iter_mut().filter(|has| has.here).for_each(|has| has.died |= died(has.index));
-        Message::Leave { has }
+    /// What it says to the home when nobody here uses the object any more. `taken`: of a token that is taken from the threads here
+    /// for that, whether an owner died, and what the memory has of the monitor.
+    pub fn leaves(mut self, taken: impl Fn(u32) -> Option<(bool, Left)>) -> Message {
+        for (index, token) in self.tokens.iter_mut().filter(|(_, token)| token.here && !token.parked) {
+            if let Some((died, left)) = taken(*index) {
+                token.monitor.is_taken(&left);
+                (token.parked, token.died) = (true, died);
+            }
+        }
+        let has = self.has().into_iter().map(|has| Has { readers: 0, ..has });
+        Message::Leave { has: has.collect() }
     }
 
     /// Its home, if it is known.
@@ -135,8 +158,8 @@ impl Part {
     pub fn handle(&mut self, event: Event, actions: &mut Vec<Action>) {
         match event {
             Event::Wanted(index) if index < self.mutexes => self.wanted(index, actions),
-            Event::Released { index, died, sleepers } if index < self.mutexes => {
-                self.released(index, died, sleepers, actions);
+            Event::Released { index, died, sleepers, left } if index < self.mutexes => {
+                self.released(index, (died, sleepers), &left, actions);
             }
             Event::Wanted(_) | Event::Released { .. } => {}
             Event::Said { from, message } => self.said(from, message, actions),
@@ -184,10 +207,16 @@ impl Part {
             Message::Request { count, index, by } if count == self.count => {
                 self.requested(index, by, actions);
             }
-            Message::Token { count, index, died, queue } if count == self.count => {
-                self.token_came(index, died, queue, actions);
+            Message::Token { count, index, died, queue, state } if count == self.count => {
+                self.token_came(index, died, (queue, state), actions);
             }
-            Message::Request { .. } | Message::Token { .. } => {}
+            // After a count all who wait for a change look.
+            Message::Changed { count, index } if count == self.count && self.phase == Phase::Begun => {
+                if self.token(index).monitor.watches {
+                    self.wanted(index, actions);
+                }
+            }
+            Message::Request { .. } | Message::Token { .. } | Message::Changed { .. } => {}
             message => self.about_counts(from, message, actions),
         }
     }
@@ -221,14 +250,25 @@ impl Part {
         }
     }
 
-    fn released(&mut self, index: u32, died: bool, sleepers: bool, actions: &mut Vec<Action>) {
-        let begun = self.phase == Phase::Begun;
+    fn released(
+        &mut self,
+        index: u32,
+        (died, sleepers): (bool, bool),
+        left: &Left,
+        actions: &mut Vec<Action>,
+    ) {
+        let (begun, count) = (self.phase == Phase::Begun, self.count);
         let token = self.token(index);
         if !token.here || token.parked {
             return;
         }
         (token.claimed, token.parked, token.died) = (false, true, died);
         token.wants |= sleepers;
+        if token.monitor.is_taken(left) || died {
+            for watcher in std::mem::take(&mut token.monitor.state.watchers) {
+                actions.push(Action::Send(watcher, Message::Changed { count, index }));
+            }
+        }
         if begun {
             self.hand_over(index, actions);
         }
@@ -245,9 +285,10 @@ impl Part {
             queue.push(me);
         }
         let last = queue.last().copied().or(Some(next));
-        let died = token.died;
-        *token = Token { waits, last, died, went_to: Some(next), ..Token::default() };
-        actions.push(Action::Send(next, Message::Token { count, index, died, queue }));
+        let (died, mut monitor) = (token.died, std::mem::take(&mut token.monitor));
+        let state = monitor.goes(me);
+        *token = Token { waits, last, died, went_to: Some(next), monitor, ..Token::default() };
+        actions.push(Action::Send(next, Message::Token { count, index, died, queue, state }));
     }
 
     /// A parked token is given to the threads here. If others wait, to one thread alone.
@@ -255,10 +296,17 @@ impl Part {
         let token = self.token(index);
         let (wanted, died) = (!token.queue.is_empty(), token.died);
         (token.parked, token.died, token.wants, token.claimed) = (false, false, false, wanted);
-        actions.push(Action::Give { index, died, wanted });
+        let given = token.monitor.given();
+        actions.push(Action::Give { index, died, wanted, given });
     }
 
-    fn token_came(&mut self, index: u32, died: bool, queue: Vec<HostId>, actions: &mut Vec<Action>) {
+    fn token_came(
+        &mut self,
+        index: u32,
+        died: bool,
+        (queue, state): (Vec<HostId>, State),
+        actions: &mut Vec<Action>,
+    ) {
         let me = self.me;
         let token = self.token(index);
         if token.here || !token.waits {
@@ -266,6 +314,7 @@ impl Part {
         }
         let asked_here = std::mem::take(&mut token.queue);
         *token = Token { here: true, parked: true, died, ..Token::default() };
+        token.monitor.comes(me, state);
         token.append(me, queue.into_iter().chain(asked_here));
         self.give(index, actions);
     }

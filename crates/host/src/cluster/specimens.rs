@@ -38,12 +38,17 @@ fn news() -> News {
 }
 
 fn tokens() -> Vec<commonhold_tokens::Message> {
-    use commonhold_tokens::{Has, Message, Placed};
-    let has = || vec![Has { index: 1, here: true, waits: false, died: true, went_to: Some(HostId(2)) }];
-    let placed = vec![Placed { index: 1, holder: HostId(2), died: true, queue: vec![HostId(3)] }];
+    use commonhold_tokens::{Has, Kept, Message, Placed, State};
+    let kept = Kept { moves: 1, changes: 2, value: 3 };
+    let (here, waits, died, readers) = (true, false, true, 4);
+    let has = || vec![Has { index: 1, here, waits, died, went_to: Some(HostId(2)), kept, readers }];
+    let state = || State { kept, watchers: vec![HostId(2)], readers: vec![(HostId(3), 4)], is_missed: true };
+    let placed =
+        vec![Placed { index: 1, holder: HostId(2), died: true, queue: vec![HostId(3)], state: state() }];
     vec![
         Message::Request { count: 1, index: 2, by: HostId(3) },
-        Message::Token { count: 1, index: 2, died: true, queue: vec![HostId(3)] },
+        Message::Token { count: 1, index: 2, died: true, queue: vec![HostId(3)], state: state() },
+        Message::Changed { count: 1, index: 2 },
         Message::Join { count: 1, known: 2, has: has() },
         Message::Leave { has: has() },
         Message::Count { count: 1 },

@@ -47,6 +47,7 @@ impl Told for commonhold_tokens::Message {
         match self {
             Message::Request { .. } => "token request",
             Message::Token { .. } => "token",
+            Message::Changed { .. } => "token change",
             Message::Join { .. } | Message::Leave { .. } => "token join",
             Message::Count { .. } | Message::Counted { .. } | Message::Begin { .. } => "token count",
         }

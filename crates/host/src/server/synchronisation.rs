@@ -57,7 +57,7 @@ impl Host {
     pub(super) fn free_locks(&self, object: &Object, left: Option<&Session>) {
         let options = object.record().options.clone();
         if super::tokens::are_shared(&options) {
-            return self.free_tokens(object);
+            return self.free_tokens(object, left);
         }
         let Some(kind) = kind_of(&options) else { return };
         let Some(memory) = object.descriptor() else { return };
@@ -72,12 +72,13 @@ impl Host {
         }
     }
 
-    fn free_tokens(&self, object: &Object) {
+    fn free_tokens(&self, object: &Object, left: Option<&Session>) {
         let uuid = object.record().uuid;
         let Some(tokens) = self.tokens_in_use(uuid).filter(|_| !self.returning.expects(object.id)) else {
             return;
         };
-        tokens.free_of_the_dead(|| self.members_of(object.id));
+        let left = left.map(|session| member(session.process));
+        tokens.free_of_the_dead(|| self.members_of(object.id), left);
     }
 
     fn free_in(

@@ -1,4 +1,4 @@
-//! Mutexes that hosts share (`docs/PRIMITIVES.md`, "Between hosts"): the words in memory of this host's clients, and this host's
+//! Mutexes and monitors that hosts share (`docs/PRIMITIVES.md`, "Between hosts"): the words in memory of this host's clients, and this host's
 //! part of where the tokens are.
 //!
 //! One lock for each object holds the part and what it wants done. Whoever has it exchanges words, wakes threads, and hands messages
@@ -12,7 +12,8 @@ use commonhold_object::error::Doing;
 use commonhold_object::{
     CreateOptions, Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PagerKind, Result, Translation,
 };
-use commonhold_primitives::{Kind, Mapped, Mutex as Word, Taken, free_of_the_dead};
+use commonhold_primitives::between::{Monitor, Seen, free_monitors_of_the_dead};
+use commonhold_primitives::{Kind, Mapped, Taken};
 use commonhold_sys::frames;
 use commonhold_sys::memory::FileWindow;
 use commonhold_tokens::{Action, Event, Message, Part, Timer};
@@ -44,6 +45,7 @@ pub struct Tokens {
     object: u128,
     /// Whose object it is.
     owner: u32,
+    kind: Kind,
     host: Weak<Host>,
     memory: Arc<OwnedFd>,
     mapped: Mapped,
@@ -58,17 +60,16 @@ struct State {
     reserved: HashMap<u32, Instant>,
 }
 
-/// Whether hosts share an object that holds mutexes.
-pub(super) fn are_shared(options: &CreateOptions) -> bool {
+/// What an object holds that hosts share.
+fn kind_of(options: &CreateOptions) -> Option<Kind> {
     let memory = options.pager == PagerKind::Anonymous && options.translation == Translation::Paged;
-    memory
-        && options.coherence.is_forwarded()
-        && !options.home_moves
-        && Kind::of_object(&options.tag, options.size_bytes) == Some(Kind::Mutex)
+    let is_shared = memory && options.coherence.is_forwarded() && !options.home_moves;
+    Kind::of_object(&options.tag, options.size_bytes).filter(|_| is_shared)
 }
 
-fn word(index: u32) -> Word {
-    Word(index as usize * Kind::Mutex.bytes())
+/// Whether hosts share an object that holds primitives.
+pub(super) fn are_shared(options: &CreateOptions) -> bool {
+    kind_of(options).is_some()
 }
 
 impl Host {
@@ -108,9 +109,9 @@ impl Host {
     /// The tokens of an object that holds mutexes which hosts share.
     pub fn tokens_of(self: &Arc<Self>, object: &Object) -> Result<Arc<Tokens>> {
         let record = object.record().clone();
-        if !are_shared(&record.options) {
-            return Err(Error::new(ErrorKind::Mismatch, "the object holds no mutexes that hosts share"));
-        }
+        let Some(kind) = kind_of(&record.options) else {
+            return Err(Error::new(ErrorKind::Mismatch, "the object holds no locks that hosts share"));
+        };
         let _one_at_a_time = lock(&object.freeing);
         if let Some(tokens) = self.tokens_in_use(record.uuid) {
             return Ok(tokens);
@@ -132,13 +133,13 @@ impl Host {
         let cluster = self.with_cluster();
         let me = cluster.map_or(HostId(0), |cluster| cluster.me.host);
         let was_there = cluster.is_some_and(|cluster| cluster.was_there_before(record.uuid));
-        let part = begin(&mapped, me, record.is_elsewhere, left, was_there);
+        let part = begin(&mapped, kind, me, (record.is_elsewhere, left, was_there));
         // Locks that the next host would not know of must not be taken.
         self.vault.put(&super::kept::object_key(object.id, "tokens"), &[], Some(memory.clone()))?;
         let state = Mutex::new(State { part, reserved: HashMap::new() });
         let host = Arc::downgrade(self);
         let (object, owner) = (record.uuid, record.ownership.uid);
-        let tokens = Arc::new(Tokens { object, owner, host, memory, mapped, state, _window: window });
+        let tokens = Arc::new(Tokens { object, owner, kind, host, memory, mapped, state, _window: window });
         let mut in_use = self.tokens.in_use.write().unwrap_or_else(PoisonError::into_inner);
         in_use.insert(record.uuid, tokens.clone());
         drop(in_use);
@@ -157,7 +158,7 @@ impl Host {
             return Ok(());
         }
         let text = format!(
-            "mutexes that hosts share take {} MiB of a host's memory at most for the objects of one user, {owner}: remove \
+            "locks that hosts share take {} MiB of a host's memory at most for the objects of one user, {owner}: remove \
              some, close those of other hosts, or make objects with fewer",
             MOST_OF_ONE_USER >> 20
         );
@@ -197,25 +198,34 @@ impl Host {
 
 /// This host's part of an object as it comes into use. `left`: its words were kept for a process before; `was_there`: at the home, the
 /// object is older than this process.
-fn begin(mapped: &Mapped, me: HostId, is_elsewhere: bool, left: bool, was_there: bool) -> Part {
-    let mutexes = (mapped.bytes() / Kind::Mutex.bytes()) as u32;
-    let all_here = || (0..mutexes).all(|index| word(index).seen(mapped).here);
-    if left && (is_elsewhere || !all_here()) {
-        let seen = (0..mutexes).map(|index| (index, word(index).seen(mapped)));
-        let changed = seen.filter(|(_, seen)| seen.here == is_elsewhere || seen.sleepers);
-        let words: Vec<_> = changed.map(|(index, seen)| (index, seen.here, seen.sleepers)).collect();
-        return Part::following(me, mutexes, !is_elsewhere, words);
-    }
-    if is_elsewhere || !left && was_there {
-        (0..mutexes).for_each(|index| word(index).begin_away(mapped));
-        return Part::following(me, mutexes, false, []);
-    }
-    Part::first(me, mutexes)
+fn begin(
+    mapped: &Mapped,
+    kind: Kind,
+    me: HostId,
+    (is_elsewhere, left, was_there): (bool, bool, bool),
+) -> Part {
+    let number = (mapped.bytes() / kind.bytes()) as u32;
+    let all = || (0..number).map(|index| (index, Monitor::nth(kind, index).seen(mapped)));
+    let is_as_before = || all().all(|(_, seen)| seen.here && (kind == Kind::Mutex || !seen.wants));
+    let part = if left && (is_elsewhere || !is_as_before()) {
+        let is_known = |seen: &Seen| seen.here == is_elsewhere || seen.wants || seen.left.moves > 0;
+        Part::following(me, number, !is_elsewhere, all().filter(|(_, seen)| is_known(seen)))
+    } else if is_elsewhere || !left && was_there {
+        (0..number).for_each(|index| Monitor::nth(kind, index).begin_away(mapped));
+        Part::following(me, number, false, [])
+    } else {
+        Part::first(me, number)
+    };
+    if kind == Kind::Mutex { part } else { part.of_monitors() }
 }
 
 impl Tokens {
     fn mutexes(&self) -> u32 {
-        (self.mapped.bytes() / Kind::Mutex.bytes()) as u32
+        (self.mapped.bytes() / self.kind.bytes()) as u32
+    }
+
+    fn word(&self, index: u32) -> Monitor {
+        Monitor::nth(self.kind, index)
     }
 
     /// The object's home, as far as it is known.
@@ -250,14 +260,17 @@ impl Tokens {
         match action {
             Action::Send(to, message) => self.say(to, message),
             Action::Claim { index, firmly } => self.claim(state, (index, firmly), events),
-            Action::Give { index, died, wanted } => {
-                word(index).give(&self.mapped, died, wanted);
+            Action::Give { index, died, wanted, given } => {
+                let has_news = self.word(index).give(&self.mapped, died, wanted, &given);
                 if wanted {
                     self.reserve(state, index);
                 }
+                if has_news {
+                    self.claim(state, (index, false), events);
+                }
             }
             Action::Void(index) => {
-                if word(index).void(&self.mapped) {
+                if self.word(index).void(&self.mapped) {
                     events.push_back(Event::Wanted(index));
                 }
             }
@@ -279,8 +292,14 @@ impl Tokens {
         (index, firmly): (u32, bool),
         events: &mut VecDeque<Event>,
     ) {
-        match word(index).take_away(&self.mapped, firmly) {
-            Taken::Yes { died, sleepers } => events.push_back(Event::Released { index, died, sleepers }),
+        if !state.part.is_at_hand(index) {
+            return;
+        }
+        let (taken, left) = self.word(index).take_away(&self.mapped, firmly);
+        match taken {
+            Taken::Yes { died, sleepers } => {
+                events.push_back(Event::Released { index, died, sleepers, left });
+            }
             Taken::Owned => {} // its owner says when it lets go
             Taken::Reserved => self.reserve(state, index),
         }
@@ -325,25 +344,32 @@ impl Tokens {
         }
     }
 
-    /// Frees what processes have that are none of the living. What another host waits for is its then.
-    pub(super) fn free_of_the_dead(self: &Arc<Self>, living: impl FnMut() -> HashSet<u32>) {
-        free_of_the_dead(&self.mapped, 0..self.mapped.bytes(), Kind::Mutex, living, None);
+    /// Frees what processes have that are none of the living. What another host waits for is its then. `left`: that process closed
+    /// the object.
+    pub(super) fn free_of_the_dead(
+        self: &Arc<Self>,
+        living: impl FnMut() -> HashSet<u32>,
+        left: Option<u32>,
+    ) {
+        let settles =
+            free_monitors_of_the_dead(&self.mapped, 0..self.mapped.bytes(), self.kind, living, left);
         let claimed = lock(&self.state).part.claimed();
         claimed.into_iter().for_each(|index| self.let_go(index));
+        for index in settles {
+            let is_at_hand = lock(&self.state).part.is_at_hand(index);
+            if is_at_hand { self.let_go(index) } else { self.hear(Event::Wanted(index)) }
+        }
     }
 
     /// No process here has the object open.
     fn leave(self: &Arc<Self>) {
         let state = lock(&self.state);
-        let part = &state.part;
-        let mut died = HashSet::new();
-        for index in (0..self.mutexes()).filter(|index| part.is_here(*index)) {
-            if let Taken::Yes { died: true, .. } = word(index).take_away(&self.mapped, true) {
-                died.insert(index);
-            }
-        }
-        if let Some(home) = part.home() {
-            self.say(home, part.leaves(|index| died.contains(&index)));
+        let take = |index| match self.word(index).take_away(&self.mapped, true) {
+            (Taken::Yes { died, .. }, left) => Some((died, left)),
+            _ => None,
+        };
+        if let Some(home) = state.part.home() {
+            self.say(home, state.part.clone().leaves(take));
         }
     }
 }

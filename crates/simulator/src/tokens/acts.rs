@@ -1,33 +1,26 @@
 //! What a thread's call and a host do.
 
-use super::memory::{SLEEPERS, Told, Words};
-use super::world::{Does, Thread, World, at};
-use commonhold_primitives::{Refused, Taken, Wait, Who};
-use commonhold_tokens::{Action, Event, Message, Timer};
+use super::memory::{BYTES, SLEEPERS, Told, WORDS, Words};
+use super::world::{Does, Thread, World};
+use commonhold_primitives::between::Semaphore;
+use commonhold_primitives::{Mutex, Refused, Taken, Wait, Who};
+use commonhold_tokens::{Action, Event, Message, Part, Timer};
 use std::time::Duration;
 
 impl World {
     /// Does something with a machine's words; then its threads wake, and its host is to hear what it was told.
     pub(super) fn with_words<T>(&mut self, machine: usize, job: impl FnOnce(&Words<'_>) -> T) -> T {
-        let sleeping = |index: usize| {
-            let sleeps = |thread: &&Thread| {
-                thread.machine == machine && thread.does == Does::Sleeps && thread.index == index as u32
-            };
-            self.threads.iter().filter(sleeps).count() as u32
-        };
-        let sleepers = (0..self.plan.mutexes as usize).map(sleeping).collect();
-        let words = Words::new(&self.machines[machine].words, sleepers, self.began);
+        let sleeping =
+            |word: usize| self.threads.iter().filter(|thread| thread.sleeps_on(machine, word)).count() as u32;
+        let sleepers = (0..self.plan.mutexes as usize * WORDS).map(sleeping).collect();
+        let ends_asleep = self.plan.semaphores;
+        let words = Words::new(&self.machines[machine].words, sleepers, ends_asleep, self.began);
         let result = job(&words);
         let (told, woken) = (words.told.into_inner(), words.woken.into_inner());
-        for (index, count) in woken {
-            let sleeps = |thread: &&mut Thread| {
-                thread.machine == machine && thread.does == Does::Sleeps && thread.index == index as u32
-            };
-            self.threads
-                .iter_mut()
-                .filter(sleeps)
-                .take(count as usize)
-                .for_each(|thread| thread.does = Does::Woken);
+        for (word, count) in woken {
+            let sleeps = |number: &usize| self.threads[*number].sleeps_on(machine, word);
+            let sleep: Vec<usize> = (0..self.threads.len()).filter(sleeps).take(count as usize).collect();
+            sleep.into_iter().for_each(|number| self.wakes(number));
         }
         let waiting = &mut self.machines[machine].told;
         for told in told.into_iter().map(|(index, told)| (index as u32, told)) {
@@ -44,13 +37,72 @@ impl World {
         result
     }
 
+    /// A thread that sleeps is woken.
+    pub(super) fn wakes(&mut self, number: usize) {
+        let does = &mut self.threads[number].does;
+        *does = match *does {
+            Does::Sleeps(word) => Does::Woken(word),
+            Does::Gives(word, _) => Does::Gives(word, true),
+            other => other,
+        };
+    }
+
+    /// A thread takes a semaphore, or gives it back.
+    fn uses_semaphore(&mut self, number: usize) {
+        let Thread { machine, does, index, .. } = self.threads[number].clone();
+        let who = Who { member: number as u32 + 1, thread: 1 };
+        if let Does::Woken(word) | Does::Gives(word, _) = does
+            && word % WORDS == 0
+        {
+            // It has slept for the mutex, so that others may: here that is said before it looks.
+            self.with_words(machine, |words| words.set(index, |word| word | SLEEPERS));
+        }
+        let gives = matches!(does, Does::Owns(_) | Does::Gives(..));
+        let (done, slept) = self.with_words(machine, |words| {
+            let semaphore = Semaphore { at: index as usize * BYTES, first: 1 };
+            let done = if gives {
+                semaphore.release(words, who, 1)
+            } else {
+                semaphore.acquire(words, who, Wait::Forever)
+            };
+            (done, words.slept.get())
+        });
+        self.threads[number].does = match (done, slept) {
+            (Ok(()), _) if gives => {
+                let thread = &mut self.threads[number];
+                thread.left -= 1;
+                thread.index = (thread.index + 1) % self.plan.mutexes;
+                if thread.left == 0 { Does::Done } else { Does::Locks }
+            }
+            (Ok(()), _) => {
+                self.locked += 1;
+                Does::Owns(false)
+            }
+            (Err(Refused::Gone), Some((word, _))) if gives => Does::Gives(word, false),
+            (Err(Refused::Gone), Some((word, _))) => Does::Sleeps(word),
+            (Err(error), _) => {
+                self.violation.get_or_insert_with(|| format!("thread {number}: {error:?}"));
+                Does::Done
+            }
+        };
+        // What its host heard in the same step may have changed the word, so that it does not sleep.
+        if let Some((word, value)) = slept
+            && self.machines[machine].words.borrow()[word] as u32 != value
+        {
+            self.wakes(number);
+        }
+    }
+
     pub(super) fn thread(&mut self, number: usize) {
+        if self.plan.semaphores {
+            return self.uses_semaphore(number);
+        }
         let Thread { machine, does, index, .. } = self.threads[number].clone();
         let who = Who { member: number as u32 + 1, thread: 1 };
         if let Does::Owns(died) = does {
             let done = self.with_words(machine, |words| {
-                let mended = if died { at(index).mend(words, who) } else { Ok(()) };
-                mended.and_then(|()| at(index).unlock(words, who))
+                let mended = if died { mutex(index).mend(words, who) } else { Ok(()) };
+                mended.and_then(|()| mutex(index).unlock(words, who))
             });
             if let Err(error) = done {
                 self.violation.get_or_insert_with(|| format!("thread {number} lost its mutex: {error:?}"));
@@ -62,20 +114,20 @@ impl World {
             return;
         }
         let until = Wait::Until(self.began + Duration::from_millis(1));
-        match self.with_words(machine, |words| at(index).lock(words, who, until)) {
+        match self.with_words(machine, |words| mutex(index).lock(words, who, until)) {
             Ok(died) => {
                 if self.died.remove(&index) && !died {
                     self.violation
                         .get_or_insert_with(|| format!("nobody says that an owner of {index} died"));
                 }
                 self.locked += 1;
-                if does == Does::Woken {
+                if matches!(does, Does::Woken(_)) {
                     // It has slept, and says in the same step that others may: here that is the next call.
                     self.with_words(machine, |words| words.set(index, |word| word | SLEEPERS));
                 }
                 self.threads[number].does = Does::Owns(died);
             }
-            Err(Refused::TimedOut) => self.threads[number].does = Does::Sleeps,
+            Err(Refused::TimedOut) => self.threads[number].does = Does::Sleeps(index as usize * WORDS),
             Err(error) => {
                 self.violation.get_or_insert_with(|| format!("thread {number} cannot lock: {error:?}"));
             }
@@ -101,7 +153,10 @@ impl World {
     pub(super) fn act(&mut self, machine: usize, action: Action) {
         match action {
             Action::Send(to, message) => {
-                if matches!(message, Message::Request { .. } | Message::Token { .. }) {
+                if matches!(
+                    message,
+                    Message::Request { .. } | Message::Token { .. } | Message::Changed { .. }
+                ) {
                     self.messages += 1;
                 }
                 let from = self.machines[machine].host;
@@ -110,14 +165,19 @@ impl World {
                 }
             }
             Action::Claim { index, firmly } => self.claim(machine, index, firmly),
-            Action::Give { index, died, wanted } => {
-                self.with_words(machine, |words| at(index).give(words, died, wanted));
+            Action::Give { index, died, wanted, given } => {
+                let monitor = self.plan.at(index);
+                let has_news = self.with_words(machine, |words| monitor.give(words, died, wanted, &given));
                 if wanted {
                     self.machines[machine].timers.insert(Timer::Taken(index));
                 }
+                if has_news {
+                    self.claim(machine, index, false);
+                }
             }
             Action::Void(index) => {
-                if self.with_words(machine, |words| at(index).void(words)) {
+                let monitor = self.plan.at(index);
+                if self.with_words(machine, |words| monitor.void(words)) {
                     self.handle(machine, Event::Wanted(index));
                 }
             }
@@ -126,10 +186,29 @@ impl World {
     }
 
     pub(super) fn claim(&mut self, machine: usize, index: u32, firmly: bool) {
-        match self.with_words(machine, |words| at(index).take_away(words, firmly)) {
-            Taken::Yes { died, sleepers } => self.handle(machine, Event::Released { index, died, sleepers }),
+        let is_at_hand = |part: &Part| part.is_at_hand(index);
+        if !self.machines[machine].part.as_ref().is_some_and(is_at_hand) {
+            return;
+        }
+        let monitor = self.plan.at(index);
+        let (taken, left) = self.with_words(machine, |words| monitor.take_away(words, firmly));
+        match taken {
+            Taken::Yes { died, sleepers } => {
+                self.handle(machine, Event::Released { index, died, sleepers, left });
+            }
             Taken::Owned => {}
             Taken::Reserved => _ = self.machines[machine].timers.insert(Timer::Taken(index)),
         }
+    }
+}
+
+fn mutex(index: u32) -> Mutex {
+    Mutex(index as usize * BYTES)
+}
+
+impl Thread {
+    fn sleeps_on(&self, machine: usize, word: usize) -> bool {
+        let sleeps = matches!(self.does, Does::Sleeps(at) | Does::Gives(at, false) if at == word);
+        self.machine == machine && sleeps
     }
 }

@@ -1,11 +1,12 @@
 //! What ends: clients, processes of hosts, machines, and the use of the object on a host.
 
 use super::memory::BYTES;
-use super::world::{Does, HOME, Thread, World, at};
+use super::world::{Does, HOME, Thread, World};
 use commonhold_coherence::HostId;
-use commonhold_primitives::{Kind, Taken, free_of_the_dead};
+use commonhold_primitives::Taken;
+use commonhold_primitives::between::{Left, free_monitors_of_the_dead};
 use commonhold_tokens::{Event, Part};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 impl World {
     pub(super) fn client_dies(&mut self, number: usize) {
@@ -22,11 +23,20 @@ impl World {
         let living: HashSet<u32> =
             self.threads.iter().enumerate().filter(alive).map(|(number, _)| number as u32 + 1).collect();
         let bytes = self.plan.mutexes as usize * BYTES;
-        self.with_words(machine, |words| {
-            free_of_the_dead(words, 0..bytes, Kind::Mutex, || living.clone(), None)
+        let kind = self.plan.kind();
+        let settles = self.with_words(machine, |words| {
+            free_monitors_of_the_dead(words, 0..bytes, kind, || living.clone(), None)
         });
         let claimed = self.machines[machine].part.as_ref().map_or_else(Vec::new, Part::claimed);
         claimed.into_iter().for_each(|index| self.claim(machine, index, false));
+        for index in settles {
+            let part = self.machines[machine].part.as_ref();
+            if part.is_some_and(|part| part.is_at_hand(index)) {
+                self.claim(machine, index, false);
+            } else {
+                self.handle(machine, Event::Wanted(index));
+            }
+        }
     }
 
     /// A host's process dies: its words stay, and another reads them.
@@ -34,13 +44,14 @@ impl World {
         let former = self.machines[number].host;
         let host = HostId(self.next_host);
         self.next_host += 1;
-        let mutexes = self.plan.mutexes;
-        let seen: Vec<_> = self
-            .with_words(number, |words| (0..mutexes).map(|index| (index, at(index).seen(words))).collect());
+        let plan = self.plan.clone();
+        let seen: Vec<_> = self.with_words(number, |words| {
+            (0..plan.mutexes).map(|index| (index, plan.at(index).seen(words))).collect()
+        });
         let first = number == HOME;
-        let changed = seen.into_iter().filter(|(_, seen)| seen.here != first || seen.sleepers);
-        let words = changed.map(|(index, seen)| (index, seen.here, seen.sleepers));
-        let part = Part::following(host, mutexes, first, words);
+        let changed =
+            seen.into_iter().filter(|(_, seen)| seen.here != first || seen.wants || seen.left.moves > 0);
+        let part = plan.part(Part::following(host, plan.mutexes, first, changed));
         let machine = &mut self.machines[number];
         (machine.host, machine.part, machine.seeks) = (host, Some(part), true);
         machine.former.push(former);
@@ -77,21 +88,22 @@ impl World {
     }
 
     pub(super) fn leave(&mut self, number: usize) {
-        let mutexes = self.plan.mutexes;
-        let died: BTreeSet<u32> = self.with_words(number, |words| {
-            let died =
-                |index: &u32| matches!(at(*index).take_away(words, true), Taken::Yes { died: true, .. });
-            (0..mutexes).filter(died).collect()
+        let plan = self.plan.clone();
+        let Some(part) = self.machines[number].part.take() else { return };
+        let at_hand = (0..plan.mutexes).filter(|index| part.is_at_hand(*index));
+        let taken: BTreeMap<u32, (bool, Left)> = self.with_words(number, |words| {
+            let take = |index| match plan.at(index).take_away(words, true) {
+                (Taken::Yes { died, .. }, left) => Some((index, (died, left))),
+                _ => None,
+            };
+            at_hand.filter_map(take).collect()
         });
         let machine = &mut self.machines[number];
-        let Some(part) = machine.part.take() else { return };
         machine.timers.clear();
         let host = machine.host;
         if let Some(home) = part.home() {
-            self.channels
-                .entry((host, home))
-                .or_default()
-                .push_back(part.leaves(|index| died.contains(&index)));
+            let leaves = part.leaves(|index| taken.get(&index).copied());
+            self.channels.entry((host, home)).or_default().push_back(leaves);
         }
     }
 }

@@ -27,7 +27,8 @@ fn print(world: &World) -> u64 {
 
 /// Searches all that can happen; gives how many states there are, or what is wrong and how it comes about.
 ///
-/// In no state two threads have a mutex, and from each all threads can come to their end.
+/// In no state two threads have a mutex, and from each all threads can come to their end. (Tokens of monitors count their moves:
+/// a state after more than five is not searched on.)
 pub fn search(plan: &Plan) -> Result<Found, String> {
     let start = World::new(plan);
     let mut numbers = HashMap::from([(print(&start), 0u32)]);
@@ -39,8 +40,11 @@ pub fn search(plan: &Plan) -> Result<Found, String> {
     let mut locked = 0;
     while let Some((number, world)) = next.pop_front() {
         locked = locked.max(world.locked);
-        if world.is_done() {
+        if world.is_done() || world.is_far() {
             done.push(number);
+        }
+        if world.is_far() {
+            continue;
         }
         for step in world.steps() {
             let mut after = world.clone();
@@ -94,9 +98,11 @@ pub fn configurations() -> Vec<Plan> {
         hosts_restart: 0,
         machines_die: 0,
         leave: 0,
+        semaphores: false,
         is_short: false,
     };
     let short = |machines: &[&[u8]]| Plan { is_short: true, ..quiet(machines) };
+    let semaphores = |plan: Plan| Plan { semaphores: true, ..plan };
     vec![
         quiet(&[&[2], &[2]]),
         quiet(&[&[1, 1], &[1, 1]]),
@@ -113,6 +119,12 @@ pub fn configurations() -> Vec<Plan> {
         Plan { hosts_restart: 1, clients_die: 1, ..short(&[&[1], &[1]]) },
         Plan { hosts_restart: 2, ..short(&[&[1], &[1]]) },
         Plan { hosts_restart: 1, machines_die: 1, ..short(&[&[1], &[1]]) },
+        semaphores(quiet(&[&[1], &[1]])),
+        semaphores(short(&[&[1], &[2, 1]])),
+        semaphores(short(&[&[1], &[1], &[1]])),
+        semaphores(Plan { clients_die: 1, ..short(&[&[1], &[1, 1]]) }),
+        semaphores(Plan { hosts_restart: 1, ..short(&[&[1], &[1]]) }),
+        semaphores(Plan { leave: 1, ..short(&[&[1], &[1]]) }),
     ]
 }
 
@@ -129,9 +141,13 @@ pub fn schedule(seed: u64) -> Result<Found, String> {
         hosts_restart: dice.roll(3) as u8,
         machines_die: dice.roll(3) as u8,
         leave: dice.roll(3) as u8,
+        semaphores: dice.one_in(3),
         is_short: dice.one_in(4),
     };
-    if plan.hosts_restart > 0 && plan.machines_die > 0 {
+    if plan.semaphores {
+        plan.machines_die = 0; // what a lost machine's threads had taken is not given back
+    }
+    if plan.hosts_restart > 0 && (plan.machines_die > 0 || plan.semaphores) {
         plan.leave = 0; // see `NOT_SIMULATED`
     }
     let mut world = World::new(&plan);

@@ -1,8 +1,9 @@
 //! A cluster whose threads use mutexes of one object.
 
-use super::memory::{BYTES, Told, Words};
+use super::memory::{Told, WORDS, Words};
 use commonhold_coherence::HostId;
-use commonhold_primitives::Mutex;
+use commonhold_primitives::Kind;
+use commonhold_primitives::between::Monitor;
 use commonhold_tokens::{Event, Message, Part, Timer};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,6 +25,8 @@ pub struct Plan {
     pub machines_die: u8,
     /// How many hosts may leave the object whose threads are done, and come back.
     pub leave: u8,
+    /// They are semaphores of the value 1: monitors, in which threads wait for a change.
+    pub semaphores: bool,
     /// All have joined before it begins, and a host hears at once what its threads tell it: fewer states.
     pub is_short: bool,
 }
@@ -59,12 +62,14 @@ pub enum Step {
 pub(super) enum Does {
     /// It calls lock next.
     Locks,
-    /// It sleeps.
-    Sleeps,
-    /// It was woken, and looks again.
-    Woken,
+    /// It sleeps on that of its machine's words.
+    Sleeps(usize),
+    /// It was woken on that word, and looks again.
+    Woken(usize),
     /// It has the mutex; whether it was told that an owner died.
     Owns(bool),
+    /// It has taken the semaphore, sleeps on that word to give it back, or was woken there.
+    Gives(usize, bool),
     Done,
     Dead,
 }
@@ -127,8 +132,26 @@ impl Hash for World {
 
 pub(super) const HOME: usize = 0;
 
-pub(super) fn at(index: u32) -> Mutex {
-    Mutex(index as usize * BYTES)
+/// Which word of a monitor has, above which bit, how often the token has moved; one that is made anew is so far ahead.
+const LOCAL: usize = 2;
+const MOVES: u32 = 24;
+const FAR: u64 = 1 << 10;
+/// A search goes no further.
+const MOST_MOVES: u64 = 5;
+
+impl Plan {
+    pub(super) fn kind(&self) -> Kind {
+        if self.semaphores { Kind::Semaphore { value: 1 } } else { Kind::Mutex }
+    }
+
+    /// One of them, as its host sees it.
+    pub(super) fn at(&self, index: u32) -> Monitor {
+        Monitor::nth(self.kind(), index)
+    }
+
+    pub(super) fn part(&self, part: Part) -> Part {
+        if self.semaphores { part.of_monitors() } else { part }
+    }
 }
 
 impl World {
@@ -136,9 +159,12 @@ impl World {
     pub fn new(plan: &Plan) -> World {
         let machines = (0..plan.machines.len()).map(|number| {
             let host = HostId(number as u32 + 1);
-            let words = RefCell::new(vec![0; plan.mutexes as usize]);
-            let part =
-                if number == HOME { Part::first(host, plan.mutexes) } else { away(host, plan, &words) };
+            let words = RefCell::new(vec![0; plan.mutexes as usize * WORDS]);
+            let part = if number == HOME {
+                plan.part(Part::first(host, plan.mutexes))
+            } else {
+                away(host, plan, &words)
+            };
             let (told, timers) = (VecDeque::new(), BTreeSet::new());
             Machine {
                 host,
@@ -188,20 +214,31 @@ impl World {
         self.threads.iter().all(|thread| matches!(thread.does, Does::Done | Does::Dead))
     }
 
+    /// Whether tokens of monitors have moved so often that a search goes no further: they count that, so that no state comes again.
+    pub fn is_far(&self) -> bool {
+        let moves = |index: u32| {
+            let moves = |machine: &Machine| machine.words.borrow()[index as usize * WORDS + LOCAL] >> MOVES;
+            self.machines.iter().map(moves).max().unwrap_or(0) % FAR
+        };
+        self.plan.semaphores && (0..self.plan.mutexes).any(|index| moves(index) > MOST_MOVES)
+    }
+
     /// All that may happen next.
     pub fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (number, thread) in self.threads.iter().enumerate() {
             if self.machines[thread.machine].part.is_some()
-                && matches!(thread.does, Does::Locks | Does::Woken | Does::Owns(_))
+                && matches!(thread.does, Does::Locks | Does::Woken(_) | Does::Owns(_) | Does::Gives(_, true))
             {
                 steps.push(Step::Thread(number));
             }
             let somebody_died = self.threads.iter().any(|thread| thread.does == Does::Dead);
-            if somebody_died && thread.does == Does::Sleeps {
+            if somebody_died && matches!(thread.does, Does::Sleeps(_) | Does::Gives(_, false)) {
                 steps.push(Step::Looks(number));
             }
-            if self.plan.clients_die > 0 && !matches!(thread.does, Does::Done | Does::Dead) {
+            // Nobody gives back what a process took of a semaphore that ended.
+            let has = self.plan.semaphores && matches!(thread.does, Does::Owns(_) | Does::Gives(..));
+            if self.plan.clients_die > 0 && !has && !matches!(thread.does, Does::Done | Does::Dead) {
                 steps.push(Step::ClientDies(number));
             }
         }
@@ -297,7 +334,7 @@ impl World {
                 self.machines[number].timers.remove(&timer);
                 self.handle(number, Event::Over(timer));
             }
-            Step::Looks(number) => self.threads[number].does = Does::Woken,
+            Step::Looks(number) => self.wakes(number),
             Step::ClientDies(number) => {
                 self.plan.clients_die -= 1;
                 self.client_dies(number);
@@ -315,7 +352,7 @@ impl World {
                 self.leave(number);
             }
             Step::Return(number) => {
-                let words = RefCell::new(vec![0; self.plan.mutexes as usize]);
+                let words = RefCell::new(vec![0; self.plan.mutexes as usize * WORDS]);
                 let part = away(self.machines[number].host, &self.plan, &words);
                 (self.machines[number].words, self.machines[number].part) = (words, Some(part));
                 self.machines[number].seeks = true;
@@ -326,10 +363,9 @@ impl World {
 
     fn check(&mut self) {
         for index in 0..self.plan.mutexes {
-            let owners = self
-                .threads
-                .iter()
-                .filter(|thread| thread.index == index && matches!(thread.does, Does::Owns(_)));
+            let owners = self.threads.iter().filter(|thread| {
+                thread.index == index && matches!(thread.does, Does::Owns(_) | Does::Gives(..))
+            });
             if owners.count() > 1 {
                 self.violation.get_or_insert_with(|| format!("two threads have mutex {index}"));
             }
@@ -339,7 +375,7 @@ impl World {
 
 /// The part of a host that comes to the object.
 fn away(host: HostId, plan: &Plan, words: &RefCell<Vec<u64>>) -> Part {
-    let memory = Words::new(words, vec![0; plan.mutexes as usize], Instant::now());
-    (0..plan.mutexes).for_each(|index| at(index).begin_away(&memory));
-    Part::following(host, plan.mutexes, false, [])
+    let memory = Words::new(words, vec![0; plan.mutexes as usize * WORDS], false, Instant::now());
+    (0..plan.mutexes).for_each(|index| plan.at(index).begin_away(&memory));
+    plan.part(Part::following(host, plan.mutexes, false, []))
 }
