@@ -41,7 +41,7 @@ typedef struct ch_counter ch_counter;
 enum {
     CH_SYNC_CREATE = 1,   /* if there is none, create it, with the mode and count that are given */
     CH_SYNC_EXCLUSIVE = 2, /* with CH_SYNC_CREATE: if there is one, EEXIST */
-    CH_SYNC_HOSTS = 4      /* with CH_SYNC_CREATE: processes of all hosts use it (mutexes) */
+    CH_SYNC_HOSTS = 4      /* with CH_SYNC_CREATE: processes of all hosts use it */
 };
 
 /* Opens one; mode and count are of no account unless it is created. */
@@ -108,7 +108,7 @@ int ch_barrier_wait(const ch_barrier *barrier);
 int ch_barrier_timedwait(const ch_barrier *barrier, int timeout_ms);
 int ch_barrier_abort(const ch_barrier *barrier);
 
-/* Adds, modulo 2^64; gives what it was. NULL: 0. */
+/* Adds, modulo 2^64; gives what it was. NULL, or of one that hosts share and cannot be had any more: 0, and an error number. */
 uint64_t ch_counter_add(const ch_counter *counter, uint64_t more);
 uint64_t ch_counter_value(const ch_counter *counter);
 /* Makes it `wanted` if it is *expected (0); else sets *expected to what it is (EAGAIN). */

@@ -89,7 +89,7 @@ static int memory_lock(sync_state *sync, uint32_t lock) {
 static int open_named(sync_state *sync) {
     const sync_options *options = &sync->options;
     char name[1100];
-    int flags = options->create ? CH_SYNC_CREATE | CH_SYNC_EXCLUSIVE : 0;
+    int flags = options->create ? CH_SYNC_CREATE | CH_SYNC_EXCLUSIVE | CH_SYNC_HOSTS : 0;
     snprintf(name, sizeof name, "%s.barrier", options->name);
     sync->barrier = ch_barrier_open(name, flags, 0600, 1, options->activities);
     if (!sync->barrier) return -1;

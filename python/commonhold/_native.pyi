@@ -480,6 +480,7 @@ class Condition:
         *,
         mode: int = 0o600,
         count: int = 1,
+        hosts: bool = False,
         host: _host.Host | None = None,
     ) -> Self: ...
     @property
@@ -552,6 +553,7 @@ class Semaphore:
         *,
         mode: int = 0o600,
         count: int = 1,
+        hosts: bool = False,
         host: _host.Host | None = None,
     ) -> Self: ...
     @property
@@ -606,6 +608,7 @@ class Barrier:
         *,
         mode: int = 0o600,
         count: int = 1,
+        hosts: bool = False,
         host: _host.Host | None = None,
     ) -> Self: ...
     @property

@@ -6,10 +6,6 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-/// Whether locks with names go between hosts. Until they do, activities of several hosts wait by words in the memory that
-/// they share, and locks with names are refused.
-pub const NAMED_ACROSS_HOSTS: bool = false;
-
 /// All four.
 pub const APPLICATIONS: [&str; 4] = ["matrix", "path", "locus", "mp3d"];
 

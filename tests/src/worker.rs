@@ -91,6 +91,7 @@ impl Worker {
     }
 
     /// The next answer.
+    #[track_caller]
     pub fn answer(&self) -> Result<String, Refused> {
         self.answer_within(wait::LONG).expect("the worker answers in time")
     }

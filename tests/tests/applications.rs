@@ -1,6 +1,6 @@
 //! The four applications of docs/APPLICATIONS.md, at sizes that are done at once: in one process, in several, on several hosts.
 
-use commonhold_tests::applications::{APPLICATIONS, Applications, NAMED_ACROSS_HOSTS, Running, Said, run};
+use commonhold_tests::applications::{APPLICATIONS, Applications, Running, Said, run};
 use commonhold_tests::cluster::cluster;
 use commonhold_tests::{PAGE, TestHost};
 use std::collections::BTreeSet;
@@ -141,17 +141,11 @@ fn each_is_right_on_two_hosts_and_on_three() {
 }
 
 #[test]
-fn locks_with_names_go_between_hosts_or_are_refused() {
+fn locks_with_names_go_between_hosts() {
     let (programs, hosts) = (Applications::new(), cluster(2));
     for name in APPLICATIONS {
         let words = format!("--seed 5 --memory /lab/{name} --sync named --deadline 20 {}", small(name));
-        if NAMED_ACROSS_HOSTS {
-            check(name, programs.run_on_each(&hosts, name, &words));
-            continue;
-        }
-        let mut all = programs.start_on_each(&hosts, name, &format!("--stepped {words}"));
-        let other = all.remove(1).end();
-        other.says("is local to");
+        check(name, programs.run_on_each(&hosts, name, &words));
     }
 }
 

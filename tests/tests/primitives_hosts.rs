@@ -233,14 +233,9 @@ fn many_small_ones_take_no_more() {
 }
 
 #[test]
-fn only_mutexes_are_shared_so_far() {
+fn on_one_host_alone_they_are_as_any_others() {
     let host = TestHost::start();
     let worker = host.worker();
-    for kind in ["rwlock", "condition", "semaphore", "barrier", "counter"] {
-        let said = worker.refused(&format!("by-name create x {kind} /x 2 hosts"), "Unsupported");
-        assert!(said.contains("hosts share mutexes alone"), "{said}");
-    }
-    // On one host alone it is as any other.
     worker.all("by-name create m mutex /m hosts\nby-name lock m 0\nby-name unlock m");
     let other = host.worker();
     other.all("by-name open m mutex /m\nby-name lock m 0");

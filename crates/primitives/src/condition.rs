@@ -54,6 +54,11 @@ impl Condition {
         result.map(|()| died)
     }
 
+    /// What each signal changes that somebody may wait for.
+    pub fn number(self, memory: &impl Memory) -> u64 {
+        memory.load(self.0) & NUMBER
+    }
+
     /// Wakes one of those who wait.
     pub fn signal(self, memory: &impl Memory) {
         let Some(now) = self.change(memory, SLEEPERS) else { return };

@@ -5,101 +5,17 @@ use commonhold_primitives::{
     Barrier, Condition, Counter, Kind, MEMBERS, Memory, Mutex, Refused, RwLock, Semaphore, Wait, Who,
     free_of_the_dead,
 };
+use shared::{ALIVE, DEAD, Shared};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-/// What a killed process unwinds with.
-struct Killed;
+mod shared;
 
-/// Memory that its process can be killed at. Who would sleep finds its time over.
-struct Shared {
-    words: RefCell<Vec<u64>>,
-    steps_left: Cell<u64>,
-    now: Cell<Instant>,
-}
-
-impl Shared {
-    fn new() -> Shared {
-        let words = RefCell::new(vec![0; 2 * Kind::RwLock.bytes() / 8]);
-        Shared { words, steps_left: Cell::new(u64::MAX), now: Cell::new(Instant::now()) }
-    }
-
-    fn step(&self) {
-        if self.steps_left.get() == 0 {
-            self.steps_left.set(u64::MAX);
-            resume_unwind(Box::new(Killed));
-        }
-        self.steps_left.set(self.steps_left.get() - 1);
-    }
-
-    /// Runs something that is killed after so many steps; whether it was.
-    fn is_killed(&self, steps: u64, job: impl FnOnce()) -> bool {
-        self.steps_left.set(steps);
-        let done = catch_unwind(AssertUnwindSafe(job));
-        self.steps_left.set(u64::MAX);
-        match done {
-            Ok(()) => false,
-            Err(panic) if panic.is::<Killed>() => true,
-            Err(panic) => resume_unwind(panic),
-        }
-    }
-
-    fn free(&self, kind: Kind) {
-        free_of_the_dead(self, 0..2 * kind.bytes(), kind, || (1..DEAD.member).collect(), None);
-    }
-}
-
-impl Memory for Shared {
-    const SPINS: u32 = 1;
-
-    fn load(&self, at: usize) -> u64 {
-        self.step();
-        self.words.borrow()[at / 8]
-    }
-
-    fn exchange(&self, at: usize, old: u64, new: u64) -> Result<(), u64> {
-        self.step();
-        let word = &mut self.words.borrow_mut()[at / 8];
-        if *word != old {
-            return Err(*word);
-        }
-        *word = new;
-        Ok(())
-    }
-
-    fn add(&self, at: usize, more: u64) -> u64 {
-        self.step();
-        let word = &mut self.words.borrow_mut()[at / 8];
-        std::mem::replace(word, word.wrapping_add(more))
-    }
-
-    fn sleep(&self, at: usize, value: u32, at_most: Duration) {
-        self.step();
-        if self.words.borrow()[at / 8] as u32 == value {
-            self.now.set(self.now.get() + at_most);
-        }
-    }
-
-    fn wake(&self, _at: usize, _most: u32) -> u32 {
-        self.step();
-        0
-    }
-
-    fn now(&self) -> Instant {
-        self.now.get()
-    }
-}
-
-const DEAD: Who = Who { member: 9, thread: 1 };
 const LONG: Duration = Duration::from_secs(60);
-const ALIVE: Who = Who { member: 1, thread: 1 };
 
-impl Shared {
-    fn soon(&self) -> Wait {
-        Wait::Until(self.now() + Duration::from_secs(3))
-    }
+fn free(memory: &Shared, kind: Kind) {
+    free_of_the_dead(memory, 0..2 * kind.bytes(), kind, || (1..DEAD.member).collect(), None);
 }
 
 /// Kills a process that does that after every step, and calls `then`, which is told whether it was.
@@ -107,7 +23,7 @@ fn after_every_step(kind: Kind, job: impl Fn(&Shared), then: impl Fn(&Shared)) {
     for steps in 0.. {
         let memory = Shared::new();
         let killed = memory.is_killed(steps, || job(&memory));
-        memory.free(kind);
+        free(&memory, kind);
         then(&memory);
         if !killed {
             assert!(steps > 1);
@@ -276,8 +192,8 @@ fn a_host_may_die_while_it_frees_and_the_next_one_goes_on() {
                 memory.words.borrow_mut()[0] += 1 << 32; // one has arrived, and waits
             }
         }
-        memory.is_killed(steps, || memory.free(kind));
-        memory.free(kind);
+        memory.is_killed(steps, || free(&memory, kind));
+        free(&memory, kind);
         match kind {
             Kind::Mutex => assert_eq!(Mutex(0).lock(&memory, ALIVE, Wait::No), Ok(true)),
             Kind::RwLock => assert_eq!(lock.write(&memory, ALIVE, Wait::No), Ok(false)),
@@ -395,7 +311,7 @@ fn nonsense_harms_nobody_but_those_who_wait() {
         let kinds = [Kind::Mutex, Kind::RwLock, Kind::Barrier { parties: 3 }, Kind::Counter];
         for kind in kinds {
             // A host's steps are as many as there are words, some times over.
-            let host = memory.is_killed(2000, || memory.free(kind));
+            let host = memory.is_killed(2000, || free(&memory, kind));
             assert!(!host, "{kind}");
         }
         let soon = memory.soon();

@@ -3,7 +3,6 @@
 use super::methods;
 use super::mutex::Mutex;
 use super::named::{Create, Named, Opening, creating};
-use crate::errors::OrRaise;
 use crate::interrupts::{SIGNAL_CHECK, is_main_thread};
 use crate::options::natural;
 use crate::patience::{deadline, in_time, until};
@@ -14,8 +13,6 @@ use std::time::Instant;
 
 /// More than wait at once, in all likelihood: then all are woken.
 const MANY: u32 = 1000;
-/// Of a condition's word: the number that changes with each signal that somebody may wait for.
-const NUMBER: u64 = 0x7fff_ffff;
 
 /// A condition with a name: threads wait until another signals.
 #[pyclass(module = "commonhold", frozen)]
@@ -33,14 +30,6 @@ impl Condition {
         PyTuple::new(py, [self.mutex.bind(py)])
     }
 
-    /// Its word's number. Nobody else's wait changes it.
-    fn number(&self, condition: &commonhold::Condition) -> commonhold::Result<u64> {
-        let bytes = condition.object().size_bytes() / u64::from(condition.count());
-        let mut word = [0; 8];
-        condition.object().read_at(&mut word, bytes * u64::from(self.named.index()))?;
-        Ok(u64::from_ne_bytes(word) & NUMBER)
-    }
-
     /// Lets the mutex go, waits, and takes it again; gives whether somebody signalled in time.
     ///
     /// In the main thread this is a chain of short waits, so that Python hears of signals. Who
@@ -53,9 +42,9 @@ impl Condition {
         if !is_main_thread() {
             return in_time(py, py.detach(|| wait(end)));
         }
-        let first = self.number(&condition).or_raise(py)?;
+        let first = condition.number();
         let wait = |deadline| match wait(deadline) {
-            Err(error) if error.kind == ErrorKind::TimedOut && self.number(&condition)? != first => Ok(()),
+            Err(error) if error.kind == ErrorKind::TimedOut && condition.number() != first => Ok(()),
             outcome => outcome,
         };
         in_time(py, until(py, end, SIGNAL_CHECK, wait)?)
@@ -65,7 +54,7 @@ impl Condition {
 methods! { Condition,
     /// Opens it; creates it if there is none, unless told otherwise.
     #[new]
-    #[pyo3(signature = (name, mutex, create = Create::IfMissing, *, mode = 0o600, count = 1, host = None))]
+    #[pyo3(signature = (name, mutex, create = Create::IfMissing, *, mode = 0o600, count = 1, hosts = false, host = None))]
     fn new(
         py: Python<'_>,
         name: String,
@@ -73,9 +62,10 @@ methods! { Condition,
         #[pyo3(from_py_with = creating)] create: Create,
         #[pyo3(from_py_with = natural)] mode: u32,
         #[pyo3(from_py_with = natural)] count: u32,
+        hosts: bool,
         host: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Condition> {
-        let how = Opening { host, name, create, mode, count, hosts: false };
+        let how = Opening { host, name, create, mode, count, hosts };
         let named = Named::open(py, how, |host, name, create, options| match create {
             Create::No => commonhold::Condition::open(host, name),
             Create::IfMissing => commonhold::Condition::open_or_create(host, name, options),
@@ -130,18 +120,15 @@ methods! { Condition,
     /// Wakes so many of those who wait.
     #[pyo3(signature = (n = 1))]
     fn notify(&self, py: Python<'_>, #[pyo3(from_py_with = natural)] n: u32) -> PyResult<()> {
-        let condition = self.named.get(py)?;
-        match n {
-            0..MANY => (0..n).for_each(|_| condition.signal()),
+        self.named.call(py, |condition| match n {
+            0..MANY => (0..n).try_for_each(|_| condition.signal()),
             MANY.. => condition.broadcast(),
-        }
-        Ok(())
+        })
     }
 
     /// Wakes all who wait.
     fn notify_all(&self, py: Python<'_>) -> PyResult<()> {
-        self.named.get(py)?.broadcast();
-        Ok(())
+        self.named.call(py, |condition| condition.broadcast())
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {

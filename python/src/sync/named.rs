@@ -116,12 +116,20 @@ impl<T: Primitive> Named<T> {
         Ok(this)
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
+    /// Makes a call that does not wait, unless hosts share it: then for its token.
+    pub(super) fn call<R: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&T) -> commonhold::Result<R> + Send,
+    ) -> PyResult<R> {
+        let this = self.get(py)?;
+        let is_shared = this.object().is_controlled();
+        let done = if is_shared { py.detach(|| call(&this)) } else { call(&this) };
+        done.or_raise(py)
     }
 
-    pub(super) fn index(&self) -> u32 {
-        self.index
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) fn is_closed(&self) -> bool {

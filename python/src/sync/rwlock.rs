@@ -83,9 +83,11 @@ impl Holding {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let lock = self.lock.get().named.get(py)?;
-        let released = if self.how == How::Read { lock.release_read() } else { lock.release_write() };
-        released.or_raise(py)
+        let how = self.how;
+        self.lock.get().named.call(py, |lock| match how {
+            How::Read => lock.release_read(),
+            How::Write | How::Mend => lock.release_write(),
+        })
     }
 }
 

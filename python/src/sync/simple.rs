@@ -60,7 +60,7 @@ impl Semaphore {
 methods! { Semaphore,
     /// Opens it; creates it with that value if there is none, unless told otherwise.
     #[new]
-    #[pyo3(signature = (name, value = 1, create = Create::IfMissing, *, mode = 0o600, count = 1, host = None))]
+    #[pyo3(signature = (name, value = 1, create = Create::IfMissing, *, mode = 0o600, count = 1, hosts = false, host = None))]
     fn new(
         py: Python<'_>,
         name: String,
@@ -68,9 +68,10 @@ methods! { Semaphore,
         #[pyo3(from_py_with = creating)] create: Create,
         #[pyo3(from_py_with = natural)] mode: u32,
         #[pyo3(from_py_with = natural)] count: u32,
+        hosts: bool,
         host: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Semaphore> {
-        let how = Opening { host, name, create, mode, count, hosts: false };
+        let how = Opening { host, name, create, mode, count, hosts };
         let named = Named::open(py, how, move |host, name, create, options| match create {
             Create::No => commonhold::Semaphore::open(host, name),
             Create::IfMissing => commonhold::Semaphore::open_or_create(host, name, value, options),
@@ -82,7 +83,7 @@ methods! { Semaphore,
     /// Its value just now.
     #[getter]
     fn value(&self, py: Python<'_>) -> PyResult<u32> {
-        Ok(self.named.get(py)?.value())
+        self.named.call(py, |it| it.value())
     }
 
     /// Takes one from its value; gives whether it was above zero in time.
@@ -94,7 +95,7 @@ methods! { Semaphore,
     /// Adds to its value, and wakes as many.
     #[pyo3(signature = (n = 1))]
     fn release(&self, py: Python<'_>, #[pyo3(from_py_with = natural)] n: u32) -> PyResult<()> {
-        self.named.get(py)?.release(n).or_raise(py)
+        self.named.call(py, |it| it.release(n))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
@@ -104,7 +105,7 @@ methods! { Semaphore,
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.named.get(py)?.release(1).or_raise(py)
+        self.named.call(py, |it| it.release(1))
     }
 }
 
@@ -129,7 +130,7 @@ fn open_barrier(
 methods! { Barrier,
     /// Opens it; creates it of so many parties if there is none, unless told otherwise.
     #[new]
-    #[pyo3(signature = (name, parties = None, create = Create::IfMissing, *, mode = 0o600, count = 1, host = None))]
+    #[pyo3(signature = (name, parties = None, create = Create::IfMissing, *, mode = 0o600, count = 1, hosts = false, host = None))]
     fn new(
         py: Python<'_>,
         name: String,
@@ -137,9 +138,10 @@ methods! { Barrier,
         #[pyo3(from_py_with = creating)] create: Create,
         #[pyo3(from_py_with = natural)] mode: u32,
         #[pyo3(from_py_with = natural)] count: u32,
+        hosts: bool,
         host: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Barrier> {
-        let how = Opening { host, name, create, mode, count, hosts: false };
+        let how = Opening { host, name, create, mode, count, hosts };
         let named = Named::open(py, how, move |host, name, create, options| match (create, parties) {
             (Create::No, _) => open_barrier(host, name, parties),
             (Create::IfMissing, Some(parties)) => {
@@ -177,15 +179,14 @@ methods! { Barrier,
         });
         if waited.is_err() && !over.load(Ordering::SeqCst) {
             // A signal handler raised. Others would count on this thread.
-            barrier.abort();
+            self.abort(py)?;
         }
         waited?.or_raise(py)
     }
 
     /// Gives the round up, if somebody waits in it.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
-        self.named.get(py)?.abort();
-        Ok(())
+        self.named.call(py, |it| it.abort())
     }
 }
 
@@ -193,13 +194,13 @@ methods! { plain Counter,
     /// Its value just now.
     #[getter]
     fn value(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.named.get(py)?.value())
+        self.named.call(py, |it| it.value())
     }
 
     /// Adds, modulo 2**64; gives what it was.
     #[pyo3(signature = (n = 1))]
     fn add(&self, py: Python<'_>, #[pyo3(from_py_with = natural)] n: u64) -> PyResult<u64> {
-        Ok(self.named.get(py)?.add(n))
+        self.named.call(py, |it| it.add(n))
     }
 
     /// Makes it `new` if it is `old`; gives whether it was.
@@ -209,7 +210,7 @@ methods! { plain Counter,
         #[pyo3(from_py_with = natural)] old: u64,
         #[pyo3(from_py_with = natural)] new: u64,
     ) -> PyResult<bool> {
-        Ok(self.named.get(py)?.compare_exchange(old, new).is_ok())
+        self.named.call(py, |it| it.compare_exchange(old, new)).map(|seen| seen == old)
     }
 
     /// Waits until it is another than `value`; gives what it is.

@@ -171,31 +171,22 @@ fn use_primitive(verb: &str, primitive: &P, rest: &[&str]) -> Done {
             Ok(died.to_string())
         }
         (P::RwLock(it), "end", []) => done(it.release()),
-        (P::Condition(it), "signal", []) => {
-            it.signal();
-            Ok(String::new())
-        }
-        (P::Condition(it), "broadcast", []) => {
-            it.broadcast();
-            Ok(String::new())
-        }
+        (P::Condition(it), "signal", []) => done(it.signal()),
+        (P::Condition(it), "broadcast", []) => done(it.broadcast()),
         (P::Semaphore(it), "acquire", [time]) => done(it.acquire_with(until(time)?)),
         (P::Semaphore(it), "release", [more]) => done(it.release(number(more)? as u32)),
-        (P::Semaphore(it), "value", []) => Ok(it.value().to_string()),
+        (P::Semaphore(it), "value", []) => Ok(it.value()?.to_string()),
         (P::Barrier(it), "arrive", [time]) => Ok(it.wait(deadline(time)?)?.to_string()),
-        (P::Barrier(it), "abort", []) => {
-            it.abort();
-            Ok(String::new())
-        }
-        (P::Counter(it), "add", [more]) => Ok(it.add(number(more)?).to_string()),
-        (P::Counter(it), "value", []) => Ok(it.value().to_string()),
+        (P::Barrier(it), "abort", []) => done(it.abort()),
+        (P::Counter(it), "add", [more]) => Ok(it.add(number(more)?)?.to_string()),
+        (P::Counter(it), "value", []) => Ok(it.value()?.to_string()),
         (P::Counter(it), "while", [value, time]) => {
             Ok(it.wait_while(number(value)?, deadline(time)?)?.to_string())
         }
         (P::Counter(it), "tickets", [count, path]) => {
             let mut all = String::new();
             for _ in 0..number(count)? {
-                let _ = writeln!(all, "{}", it.add(1)); // into memory
+                let _ = writeln!(all, "{}", it.add(1)?); // into memory
             }
             std::fs::write(path, all)?;
             Ok(String::new())

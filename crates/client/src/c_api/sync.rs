@@ -183,12 +183,12 @@ calls!(ch_sem:
 );
 
 calls!(ch_cond:
-    ch_cond_signal() |cond| { cond.signal(); Ok(()) };
-    ch_cond_broadcast() |cond| { cond.broadcast(); Ok(()) };
+    ch_cond_signal() |cond| cond.signal();
+    ch_cond_broadcast() |cond| cond.broadcast();
 );
 
 calls!(ch_barrier:
-    ch_barrier_abort() |barrier| { barrier.abort(); Ok(()) };
+    ch_barrier_abort() |barrier| barrier.abort();
 );
 
 /// See the header. What costs more than the lock itself (a handler of panics, a change of the thread's cancellation) is for
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn ch_barrier_timedwait(barrier: *const ch_barrier, timeou
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ch_sem_value(semaphore: *const ch_sem) -> u32 {
     // SAFETY: the caller's promise.
-    guard(0, || unsafe { ch_sem::get(semaphore) }.map(Semaphore::value))
+    guard(0, || unsafe { ch_sem::get(semaphore) }?.value())
 }
 
 /// See the header.
@@ -293,7 +293,7 @@ pub unsafe extern "C" fn ch_sem_value(semaphore: *const ch_sem) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ch_counter_value(counter: *const ch_counter) -> u64 {
     // SAFETY: the caller's promise.
-    guard(0, || unsafe { ch_counter::get(counter) }.map(Counter::value))
+    guard(0, || unsafe { ch_counter::get(counter) }?.value())
 }
 
 /// See the header.
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn ch_counter_value(counter: *const ch_counter) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ch_counter_add(counter: *const ch_counter, more: u64) -> u64 {
     // SAFETY: the caller's promise.
-    guard(0, || unsafe { ch_counter::get(counter) }.map(|counter| counter.add(more)))
+    guard(0, || unsafe { ch_counter::get(counter) }?.add(more))
 }
 
 /// See the header.
@@ -321,9 +321,8 @@ pub unsafe extern "C" fn ch_counter_exchange(
         // SAFETY: the caller's promise.
         let (counter, expected) = unsafe { (ch_counter::get(counter)?, expected.as_mut()) };
         let expected = expected.ok_or_else(|| null("expected"))?;
-        if let Err(seen) = counter.compare_exchange(*expected, wanted) {
-            (*expected, is_another) = (seen, true);
-        }
+        let seen = counter.compare_exchange(*expected, wanted)?;
+        (is_another, *expected) = (seen != *expected, seen);
         Ok(())
     });
     if is_another { libc::EAGAIN } else { failed }

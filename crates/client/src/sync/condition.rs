@@ -4,11 +4,11 @@ use super::Mutex;
 use super::mutex::MutexGuard;
 use super::shared::{Place, SyncOptions, placed};
 use crate::{Host, Result};
-use commonhold_primitives::{Kind, Wait};
+use commonhold_primitives::{Kind, Wait, between};
 use std::time::Instant;
 
 /// A condition with a name: threads wait until another signals. What they wait for is the
-/// program's, and guarded by a [`Mutex`] of the same host.
+/// program's, and guarded by a [`Mutex`], of the same host or of as many.
 ///
 /// ```no_run
 /// # use commonhold::{Condition, Host, Mutex, SyncOptions};
@@ -58,7 +58,14 @@ impl Condition {
         use commonhold_primitives::Refused;
         let who = mutex.place.who()?;
         let its = (mutex.raw(), &mutex.place.inner.memory);
-        match self.raw().wait(&self.place.inner.memory, its, who, wait) {
+        let memory = &self.place.inner.memory;
+        let waited = if self.place.is_between_hosts() {
+            self.place.who()?;
+            self.between().wait(memory, its, who, wait)
+        } else {
+            self.raw().wait(memory, its, who, wait)
+        };
+        match waited {
             Ok(false) => Ok(()),
             Ok(true) => Err(mutex.place.explain(Refused::OwnerDied)),
             Err(refused @ Refused::TimedOut) => Err(self.place.explain(refused)),
@@ -66,14 +73,34 @@ impl Condition {
         }
     }
 
-    /// Wakes one of those who wait.
-    pub fn signal(&self) {
+    /// Wakes one of those who wait; of one that hosts share, all.
+    pub fn signal(&self) -> Result<()> {
+        if self.place.is_between_hosts() {
+            return self.broadcast();
+        }
         self.raw().signal(&self.place.inner.memory);
+        Ok(())
     }
 
     /// Wakes all who wait.
-    pub fn broadcast(&self) {
-        self.raw().broadcast(&self.place.inner.memory);
+    pub fn broadcast(&self) -> Result<()> {
+        let memory = &self.place.inner.memory;
+        if self.place.is_between_hosts() {
+            return self.place.explained(self.between().signal(memory, self.place.who()?));
+        }
+        self.raw().broadcast(memory);
+        Ok(())
+    }
+
+    /// A number that each signal changes which somebody may wait for, as far as this host knows.
+    #[doc(hidden)] // for bindings, whose waits are several
+    pub fn number(&self) -> u64 {
+        let memory = &self.place.inner.memory;
+        if self.place.is_between_hosts() { self.between().number(memory) } else { self.raw().number(memory) }
+    }
+
+    fn between(&self) -> between::Condition {
+        between::Condition(self.place.at)
     }
 
     fn raw(&self) -> commonhold_primitives::Condition {

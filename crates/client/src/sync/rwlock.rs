@@ -2,7 +2,7 @@
 
 use super::shared::{Place, SyncOptions, placed};
 use crate::{ErrorKind, Host, Result};
-use commonhold_primitives::{Kind, Refused, Wait};
+use commonhold_primitives::{Kind, Refused, Wait, between};
 use std::marker::PhantomData;
 use std::time::Instant;
 
@@ -85,8 +85,11 @@ impl RwLock {
     #[doc(hidden)]
     pub fn acquire_read(&self, wait: Wait) -> Result<()> {
         let who = self.place.who()?;
-        let done = self.raw().read(&self.place.inner.memory, who, wait);
-        done.map_err(|refused| self.place.explain(refused))
+        let memory = &self.place.inner.memory;
+        self.place.explained(match self.between() {
+            Some(lock) => lock.read(memory, who, wait),
+            None => self.raw().read(memory, who, wait),
+        })
     }
 
     /// Takes it to write, unless its writer died.
@@ -103,29 +106,44 @@ impl RwLock {
     #[doc(hidden)]
     pub fn acquire_write_marked(&self, wait: Wait) -> Result<bool> {
         let who = self.place.who()?;
-        let done = self.raw().write(&self.place.inner.memory, who, wait);
-        done.map_err(|refused| self.place.explain(refused))
+        let memory = &self.place.inner.memory;
+        self.place.explained(match self.between() {
+            Some(lock) => lock.write(memory, who, wait),
+            None => self.raw().write(memory, who, wait),
+        })
     }
 
     /// What it guards is whole.
     #[doc(hidden)]
     pub fn consistent(&self) -> Result<()> {
         let who = self.place.who()?;
-        self.raw().mend(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
+        let memory = &self.place.inner.memory;
+        self.place.explained(match self.between() {
+            Some(lock) => lock.mend(memory, who),
+            None => self.raw().mend(memory, who),
+        })
     }
 
     /// Lets it go that was taken to read.
     #[doc(hidden)]
     pub fn release_read(&self) -> Result<()> {
         let who = self.place.who()?;
-        self.raw().end_read(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
+        let memory = &self.place.inner.memory;
+        self.place.explained(match self.between() {
+            Some(lock) => lock.end_read(memory, who),
+            None => self.raw().end_read(memory, who),
+        })
     }
 
     /// Lets it go that was taken to write.
     #[doc(hidden)]
     pub fn release_write(&self) -> Result<()> {
         let who = self.place.who()?;
-        self.raw().end_write(&self.place.inner.memory, who).map_err(|refused| self.place.explain(refused))
+        let memory = &self.place.inner.memory;
+        self.place.explained(match self.between() {
+            Some(lock) => lock.end_write(memory, who),
+            None => self.raw().end_write(memory, who),
+        })
     }
 
     /// Lets it go, however this thread has it.
@@ -135,6 +153,10 @@ impl RwLock {
             Err(error) if error.kind == ErrorKind::NotOwner => self.release_read(),
             done => done,
         }
+    }
+
+    fn between(&self) -> Option<between::RwLock> {
+        self.place.is_between_hosts().then_some(between::RwLock(self.place.at))
     }
 
     fn raw(&self) -> commonhold_primitives::RwLock {

@@ -21,7 +21,7 @@ pub struct SyncOptions {
     pub mode: u32,
     /// How many the object holds, each a primitive of its own: from 1 to 65,536.
     pub count: u32,
-    /// Processes of all hosts of the cluster use them; else those of this host alone. Mutexes only.
+    /// Processes of all hosts of the cluster use them; else those of this host alone.
     pub between_hosts: bool,
 }
 
@@ -72,11 +72,6 @@ impl Place {
         if options.count == 0 || u64::from(options.count) > MOST {
             let count = options.count;
             return Err(Error::invalid(format!("an object holds 1 to {MOST} primitives, not {count}")));
-        }
-        if options.between_hosts && kind != Kind::Mutex {
-            let text =
-                format!("{name}: hosts share mutexes alone, and this is a {kind}: use one for each host");
-            return Err(Error::new(ErrorKind::Unsupported, text));
         }
         let coherence =
             if options.between_hosts { Coherence::strict(OnLoss::default()) } else { Coherence::Local };
@@ -131,7 +126,7 @@ impl Place {
             |why: &str| Err(Error::new(ErrorKind::Mismatch, format!("object {name} {why}: create another")));
         let bytes = object.size_bytes() as usize;
         let holds = Kind::of_object(&object.options().tag, object.size_bytes());
-        let is_shared = object.options().coherence.is_forwarded() && kind == Kind::Mutex;
+        let is_shared = object.options().coherence.is_forwarded();
         if object.core.is_controlled() != is_shared || holds != Some(kind) {
             return is_none("holds no primitives, whatever its tag says");
         }
@@ -161,7 +156,7 @@ impl Place {
         // its size by its seal. Nobody else in this process is given the address.
         let mapped = unsafe { Mapped::new(start, bytes) };
         let memory = match &words {
-            Some(words) => Words::between_hosts(mapped, &object.core, words)?,
+            Some(words) => Words::between_hosts(mapped, kind, &object.core, words)?,
             None => Words::of_host(mapped),
         };
         thread(); // from now on forks are counted
@@ -189,6 +184,16 @@ impl Place {
     #[inline]
     pub(crate) fn number(&self) -> u32 {
         self.inner.kind.number()
+    }
+
+    /// Whether hosts share it: then it is a monitor.
+    #[inline]
+    pub(crate) fn is_between_hosts(&self) -> bool {
+        self.inner.memory.are_between_hosts()
+    }
+
+    pub(crate) fn explained<T>(&self, done: std::result::Result<T, Refused>) -> Result<T> {
+        done.map_err(|refused| self.explain(refused))
     }
 
     pub(crate) fn object(&self) -> &Object {

@@ -2,7 +2,7 @@
 
 use super::shared::{Place, SyncOptions, placed};
 use crate::{Host, Result};
-use commonhold_primitives::{Kind, Wait};
+use commonhold_primitives::{Kind, Wait, between};
 use std::time::{Duration, Instant};
 
 /// How long who arrives at a barrier waits for a newcomer where a process is missing that was there
@@ -36,8 +36,12 @@ impl Semaphore {
     }
 
     /// Its value just now.
-    pub fn value(&self) -> u32 {
-        self.raw().value(&self.place.inner.memory)
+    pub fn value(&self) -> Result<u32> {
+        let memory = &self.place.inner.memory;
+        if self.place.is_between_hosts() {
+            return self.place.explained(self.between().value(memory, self.place.who()?));
+        }
+        Ok(self.raw().value(memory))
     }
 
     /// Takes one from its value; waits until it is above zero, or for the deadline.
@@ -52,14 +56,24 @@ impl Semaphore {
 
     #[doc(hidden)] // for bindings, which have no guards
     pub fn acquire_with(&self, wait: Wait) -> Result<()> {
-        let done = self.raw().acquire(&self.place.inner.memory, wait);
-        done.map_err(|refused| self.place.explain(refused))
+        let memory = &self.place.inner.memory;
+        if self.place.is_between_hosts() {
+            return self.place.explained(self.between().acquire(memory, self.place.who()?, wait));
+        }
+        self.place.explained(self.raw().acquire(memory, wait))
     }
 
     /// Adds to its value, and wakes as many.
     pub fn release(&self, more: u32) -> Result<()> {
-        let done = self.raw().release(&self.place.inner.memory, more);
-        done.map_err(|refused| self.place.explain(refused))
+        let memory = &self.place.inner.memory;
+        if self.place.is_between_hosts() {
+            return self.place.explained(self.between().release(memory, self.place.who()?, more));
+        }
+        self.place.explained(self.raw().release(memory, more))
+    }
+
+    fn between(&self) -> between::Semaphore {
+        between::Semaphore { at: self.place.at, first: self.place.number() }
     }
 
     fn raw(&self) -> commonhold_primitives::Semaphore {
@@ -117,14 +131,27 @@ impl Barrier {
     }
 
     pub(crate) fn wait_with(&self, wait: Wait) -> Result<bool> {
-        let member = self.place.who()?.member;
-        let arrived = self.raw().wait(&self.place.inner.memory, member, wait, PATIENCE);
-        arrived.map(|arrived| arrived.is_last).map_err(|refused| self.place.explain(refused))
+        let (who, memory) = (self.place.who()?, &self.place.inner.memory);
+        let arrived = if self.place.is_between_hosts() {
+            self.between().wait(memory, who, wait, PATIENCE)
+        } else {
+            self.raw().wait(memory, who.member, wait, PATIENCE)
+        };
+        self.place.explained(arrived.map(|arrived| arrived.is_last))
     }
 
     /// Gives the round up, if somebody waits in it: they get [`Broken`](crate::ErrorKind::Broken).
-    pub fn abort(&self) {
-        self.raw().abort(&self.place.inner.memory);
+    pub fn abort(&self) -> Result<()> {
+        let memory = &self.place.inner.memory;
+        if self.place.is_between_hosts() {
+            return self.place.explained(self.between().abort(memory, self.place.who()?));
+        }
+        self.raw().abort(memory);
+        Ok(())
+    }
+
+    fn between(&self) -> between::Barrier {
+        between::Barrier { at: self.place.at, parties: self.parties() }
     }
 
     fn raw(&self) -> commonhold_primitives::Barrier {
@@ -157,18 +184,30 @@ impl Counter {
     }
 
     /// Its value just now.
-    pub fn value(&self) -> u64 {
-        self.raw().value(&self.place.inner.memory)
+    pub fn value(&self) -> Result<u64> {
+        let memory = &self.place.inner.memory;
+        if self.place.is_between_hosts() {
+            return self.place.explained(self.between().value(memory, self.place.who()?));
+        }
+        Ok(self.raw().value(memory))
     }
 
     /// Adds, modulo 2^64; gives what it was.
-    pub fn add(&self, more: u64) -> u64 {
-        self.raw().add(&self.place.inner.memory, more)
+    pub fn add(&self, more: u64) -> Result<u64> {
+        let memory = &self.place.inner.memory;
+        if self.place.is_between_hosts() {
+            return self.place.explained(self.between().add(memory, self.place.who()?, more));
+        }
+        Ok(self.raw().add(memory, more))
     }
 
-    /// Makes it `new` if it is `old`; else gives what it is.
-    pub fn compare_exchange(&self, old: u64, new: u64) -> std::result::Result<(), u64> {
-        self.raw().exchange(&self.place.inner.memory, old, new)
+    /// Makes it `new` if it is `old`; gives what it was.
+    pub fn compare_exchange(&self, old: u64, new: u64) -> Result<u64> {
+        let memory = &self.place.inner.memory;
+        if self.place.is_between_hosts() {
+            return self.place.explained(self.between().exchange(memory, self.place.who()?, old, new));
+        }
+        Ok(self.raw().exchange(memory, old, new).err().unwrap_or(old))
     }
 
     /// Waits until it is another than `value`, or for the deadline; gives what it is.
@@ -177,8 +216,16 @@ impl Counter {
     }
 
     pub(crate) fn wait_while_with(&self, value: u64, wait: Wait) -> Result<u64> {
-        let seen = self.raw().wait_while(&self.place.inner.memory, value, wait);
-        seen.map_err(|refused| self.place.explain(refused))
+        let memory = &self.place.inner.memory;
+        if self.place.is_between_hosts() {
+            let who = self.place.who()?;
+            return self.place.explained(self.between().wait_while(memory, who, value, wait));
+        }
+        self.place.explained(self.raw().wait_while(memory, value, wait))
+    }
+
+    fn between(&self) -> between::Counter {
+        between::Counter(self.place.at)
     }
 
     fn raw(&self) -> commonhold_primitives::Counter {

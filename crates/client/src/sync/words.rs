@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Words {
     mapped: Mapped,
-    /// Of mutexes that hosts share.
+    /// Of those that hosts share.
     between: Option<Between>,
 }
 
@@ -26,6 +26,8 @@ struct Between {
     given_at: AtomicU64,
     /// Which memory they are.
     inode: u64,
+    /// Bytes of one primitive.
+    bytes: usize,
 }
 
 impl Words {
@@ -34,10 +36,21 @@ impl Words {
         Words { mapped, between: None }
     }
 
-    /// Those of mutexes that hosts share.
-    pub(super) fn between_hosts(mapped: Mapped, core: &Arc<Core>, words: &OwnedFd) -> Result<Words> {
-        let (given_at, inode) = (core.opened_at().into(), inode(words)?);
-        Ok(Words { mapped, between: Some(Between { core: core.clone(), given_at, inode }) })
+    /// Those that hosts share.
+    pub(super) fn between_hosts(
+        mapped: Mapped,
+        kind: Kind,
+        core: &Arc<Core>,
+        words: &OwnedFd,
+    ) -> Result<Words> {
+        let (given_at, inode, bytes) = (core.opened_at().into(), inode(words)?, kind.bytes());
+        Ok(Words { mapped, between: Some(Between { core: core.clone(), given_at, inode, bytes }) })
+    }
+
+    /// Whether hosts share them.
+    #[inline]
+    pub(super) fn are_between_hosts(&self) -> bool {
+        self.between.is_some()
     }
 
     /// Whether they were given on another connection: the host may have died with its keeper since, and give others.
@@ -59,8 +72,8 @@ impl Words {
     }
 
     fn tell(&self, at: usize, wanted: bool) {
-        if let Some(Between { core, .. }) = &self.between {
-            let index = (at / Kind::Mutex.bytes()) as u32;
+        if let Some(Between { core, bytes, .. }) = &self.between {
+            let index = (at / bytes) as u32;
             core.shared().note_now(&Request::Token { object: core.id(), index, wanted });
         }
     }

@@ -95,8 +95,9 @@ impl Host {
         objects.sort_by_cached_key(|object| object.record().is_elsewhere);
         for object in objects {
             let Some(cache) = object.cache() else { continue };
-            self.take_part_anew(&object, &cache)?;
+            // Before anybody hears that this host has the object: what is said of tokens then is heard.
             self.take_tokens_over(&object)?;
+            self.take_part_anew(&object, &cache)?;
         }
         self.with_cluster().map_or(Ok(()), |cluster| cluster.nothing_to_fence())
     }

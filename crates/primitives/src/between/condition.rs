@@ -32,6 +32,11 @@ impl Condition {
         result.map(|()| died)
     }
 
+    /// What each signal changes, as far as this host knows.
+    pub fn number(self, memory: &impl Memory) -> u64 {
+        Inside(self.0).changes(memory)
+    }
+
     /// All who wait look again.
     pub fn signal(self, memory: &impl Memory, who: Who) -> Result<(), Refused> {
         let inside = Inside(self.0);

@@ -137,9 +137,13 @@ impl Monitor {
         });
         change_word(memory, self.at + CHANGES, |_| given.changes);
         let is_settled = self.settle(memory, if given.is_missed { MISSED } else { 0 });
-        self.mutex().give(memory, died, wanted);
-        if memory.load(self.at + CHANGES) != before {
+        let is_changed = memory.load(self.at + CHANGES) != before;
+        if is_changed {
+            // Whoever enters from here on may say anew that it waits.
             change_word(memory, self.at + LOCAL, |local| local & !WATCHED_HERE);
+        }
+        self.mutex().give(memory, died, wanted);
+        if is_changed {
             memory.wake(self.at + CHANGES, u32::MAX);
         }
         is_settled && given.is_watched
