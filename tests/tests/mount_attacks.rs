@@ -224,6 +224,7 @@ fn a_sync_does_not_succeed_of_what_is_lost() {
     file.write_all_at(&[9], 5).unwrap();
     mounted.kill_server();
     assert_eq!(errno(&file.sync_all().unwrap_err()), Errno::IO, "what was written may be lost");
+    assert_eq!(mounted.says("fails (EIO): what a server had written"), 1);
     file.write_all_at(&[9], 5).unwrap();
     file.sync_all().unwrap();
     mounted.kill_server();

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a sync says of what was lost.
 const EIO: i32 = 5;
@@ -209,4 +209,35 @@ fn a_server_that_is_killed_while_it_ends_a_page_is_replaced() {
     assert!(goes_on, "who writes waits for a server that was killed, and is not replaced");
     outcome.unwrap();
     assert!(caught() >= CAUGHT, "no server was killed in the moment that is meant");
+}
+
+/// The first write of a program is as long as a request can be. The server, which has read none so
+/// long before, is killed while it reads that: the next one has it.
+#[test]
+fn a_server_that_is_killed_while_it_reads_a_request_is_replaced() {
+    const LENGTH: usize = 256 * 1024;
+    let hosts = cluster(1);
+    let mut chance = Chance::new("a server is killed while it reads a request");
+    for round in 0..rounds(100) {
+        let Some(mounted) = Mounted::of(&hosts[0]) else { return };
+        let file = std::fs::File::create(mounted.path("x")).unwrap();
+        let (server, pause) = (mounted.server(), Duration::from_micros(chance.below(400)));
+        let writes = AtomicBool::new(false);
+        let outcome = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                writes.store(true, Ordering::Relaxed);
+                file.write_all_at(&[1; LENGTH], 0)
+            });
+            while !writes.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            let begun = Instant::now();
+            while begun.elapsed() < pause {
+                std::hint::spin_loop();
+            }
+            kill(server);
+            writer.join().unwrap()
+        });
+        outcome.unwrap_or_else(|error| panic!("round {round}, killed after {pause:?}: {error}"));
+    }
 }

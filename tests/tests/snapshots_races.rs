@@ -179,23 +179,24 @@ fn hundreds_or_thousands() {
     until("nothing is left", || (host.status().objects == 0).then_some(()));
 }
 
-/// As many threads as there are for faults wait for pages that others' faults bring.
+/// As many threads as there are for faults wait for pages that others' faults bring: pages in a row, which come several at
+/// once, or apart, each of which takes a thread.
 #[test]
 fn many_threads_touch_the_snapshot_and_the_object() {
     if !is_root("another user's objects") {
         return;
     }
-    const PAGES: u64 = 3 * MIB / PAGE as u64;
+    const PAGES: u64 = 10 * MIB / PAGE as u64;
     let host = TestHost::start();
     for user in [0, 65533] {
         let workers: Vec<Worker> = (0..3).map(|_| host.worker_of(user, user)).collect();
-        let path = host.scratch().file(&format!("file{user}"), 3 * MIB);
+        let path = host.scratch().file(&format!("file{user}"), 10 * MIB);
         std::os::unix::fs::chown(&path, Some(user), Some(user)).expect("root may");
         workers[0].all(&format!(
             "create o /a{user} file={} budget=1048576 sync=ordered freezable mode=666",
             path.display()
         ));
-        workers[0].all(&format!("map m o rw shared 0 0\nfill m 0 {PAGES} 1\nsync o 0 {}", 3 * MIB));
+        workers[0].all(&format!("map m o rw shared 0 0\nfill m 0 {PAGES} 1\nsync o 0 {}", 10 * MIB));
         workers[2].all(&format!("open o /a{user} r\nmap m o r shared 0 0"));
         for round in 0..rounds(6) {
             workers[0].ok(&format!("snapshot s o /s{user}-{round}"));
@@ -205,8 +206,9 @@ fn many_threads_touch_the_snapshot_and_the_object() {
             let file = std::fs::File::open(&path).expect("it is there");
             file.sync_all().expect("it is stored");
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("a hint");
-            workers[1].send("threads 250 check n {} 1 1");
-            workers[2].send("threads 250 check m {} 1 1");
+            let page = ["{}", "{}0"][round % 2];
+            workers[1].send(&format!("threads 250 check n {page} 1 1"));
+            workers[2].send(&format!("threads 250 check m {page} 1 1"));
             workers[1].answer().expect("what was there");
             workers[2].answer().expect("what is there");
             workers[1].all("drop n\nclose s");

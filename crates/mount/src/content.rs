@@ -406,7 +406,10 @@ impl Server {
                         .change(number, &file, |(_, unpublished)| !std::mem::replace(unpublished, true))?;
                 }
                 synced?;
-                if file.takes_loss() { Err(Failure(Errno::IO)) } else { Ok(()) }
+                match file.takes_loss() {
+                    true => Err(Failure::io("what a server had written and not published died with it")),
+                    false => Ok(()),
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::lock;
 use commonhold::{Coherence, MapFlags, MapOptions, Mapping, Object, PAGE_SIZE_BYTES, Protection, Sharing};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -119,7 +120,7 @@ impl Served {
         let within = offset - window.first;
         let length = window.length.saturating_sub(within).min(most) as usize;
         if length == 0 {
-            return Err(Failure(Errno::IO)); // it was shrunk meanwhile
+            return Err(Failure::io(format_args!("the object has no byte {offset} any more: it was shrunk")));
         }
         Ok(Piece { start: window.mapping.as_ptr().wrapping_add(within as usize), length, _window: window })
     }
@@ -137,29 +138,30 @@ struct Piece {
 }
 
 /// Memory through which the kernel copies.
-fn scratch() -> std::io::Result<OwnedFd> {
+fn scratch() -> io::Result<OwnedFd> {
     commonhold_sys::frames::create("commonhold-copy", 0)
 }
 
 /// Copies bytes of a mapping to the beginning of the scratch memory.
-fn copy_out(scratch: &OwnedFd, piece: &Piece) -> std::io::Result<()> {
+fn copy_out(scratch: &OwnedFd, piece: &Piece) -> io::Result<()> {
     // SAFETY: the kernel alone reads there, and fails where it cannot.
     let written = unsafe { libc::pwrite(scratch.as_raw_fd(), piece.start.cast(), piece.length, 0) };
     done(written, piece.length)
 }
 
 /// Copies bytes from the beginning of the scratch memory into a mapping.
-fn copy_in(scratch: &OwnedFd, piece: &Piece) -> std::io::Result<()> {
+fn copy_in(scratch: &OwnedFd, piece: &Piece) -> io::Result<()> {
     // SAFETY: the kernel alone writes there, within a mapping that other processes share and to which no reference of Rust
     // points; it fails where it cannot.
     let read = unsafe { libc::pread(scratch.as_raw_fd(), piece.start.cast(), piece.length, 0) };
     done(read, piece.length)
 }
 
-fn done(count: isize, length: usize) -> std::io::Result<()> {
-    whole(usize::try_from(count).map_err(|_| std::io::Error::last_os_error())?, length)
+fn done(count: isize, length: usize) -> io::Result<()> {
+    whole(usize::try_from(count).map_err(|_| io::Error::last_os_error())?, length)
 }
 
-fn whole(count: usize, length: usize) -> std::io::Result<()> {
-    if count == length { Ok(()) } else { Err(Errno::IO.into()) }
+fn whole(count: usize, length: usize) -> io::Result<()> {
+    let short = || io::Error::other(format!("{count} of {length} bytes were copied: a page cannot be had"));
+    if count == length { Ok(()) } else { Err(short()) }
 }

@@ -59,6 +59,8 @@ pub struct Server {
     under_way: Mutex<HashMap<u64, Option<u32>>>,
     /// Directories that are being renamed.
     pub(crate) moves: Moves,
+    /// When the log was last told why a request failed with EIO.
+    said_why: Mutex<Option<Instant>>,
 }
 
 /// A request that one user made.
@@ -145,6 +147,7 @@ impl Server {
             host: Mutex::new(None),
             under_way: Mutex::default(),
             moves: Moves::default(),
+            said_why: Mutex::default(),
             device,
             vault,
             host_directory,
@@ -285,8 +288,21 @@ impl Server {
             std::thread::sleep(AGAIN);
             header.unique |= RESENT;
         };
+        self.say_why(&header, &outcome);
         // Only a mount that has ended takes no answer: the reading thread hears of that.
         let _ = self.finish(unique, outcome);
+    }
+
+    /// EIO says nothing to who asked. The log says why; once in a while, however many there are.
+    fn say_why(&self, header: &Header, outcome: &Outcome<Vec<u8>>) {
+        const APART: Duration = Duration::from_secs(1);
+        let (Err(Failure(Errno::IO)), Some(why)) = (outcome, Failure::why()) else { return };
+        let mut said = lock(&self.said_why);
+        if said.is_none_or(|at| at.elapsed() > APART) {
+            *said = Some(Instant::now());
+            drop(said);
+            self.log.say(&format!("a request of user {} fails (EIO): {why}", header.uid));
+        }
     }
 
     /// Whether somebody waits for the answer still.
@@ -301,7 +317,10 @@ impl Server {
     }
 
     fn attempt(&self, header: Header, message: &[u8]) -> Outcome<Vec<u8>> {
-        let Some(Asked { operation, .. }) = request::decode(message) else { return Err(Failure(Errno::IO)) };
+        let _ = Failure::why(); // of what was done before
+        let Some(Asked { operation, .. }) = request::decode(message) else {
+            return Err(Failure::io("it cannot be read"));
+        };
         let caller = match operation {
             // What a file was opened for holds for whoever has its descriptor.
             Operation::Read { file, .. }
@@ -318,7 +337,7 @@ impl Server {
         let done = catch_unwind(AssertUnwindSafe(|| self.perform(&request, operation)));
         done.unwrap_or_else(|_| {
             self.log.say(&format!("a defect: request {} of the mount panicked", header.unique));
-            Err(Failure(Errno::IO))
+            Err(Failure::io("a defect"))
         })
     }
 

@@ -93,6 +93,7 @@ impl Cache {
         let waits = source == Source::Pager && self.pager.would_wait(run.offset_bytes());
         if waits || !self.try_take(count) {
             let (this, mapping) = (self.clone(), mapping.clone());
+            book::insert(&mut self.lock().queued, run);
             self.run_fault(move || this.bring_slowly(&mapping, run, waits));
             return None;
         }
@@ -137,6 +138,7 @@ impl Cache {
 
     /// The same on a worker: make room first, then bring everything.
     fn bring_slowly(self: &Arc<Self>, mapping: &Arc<Mapping>, run: PageRange, whole: bool) {
+        let Some(run) = self.begin_queued(run) else { return };
         // The room of a cluster that could not be taken at once is taken for the one page somebody waits for.
         let wanted = if whole { run } else { PageRange::new(run.first, 1) };
         self.not_coming(PageRange::new(wanted.end(), run.end() - wanted.end()));
@@ -155,6 +157,19 @@ impl Cache {
         while let Some(ahead) = next {
             next = ahead.go_on();
         }
+    }
+
+    /// A thread is free for what was queued. Gives what is left to bring: the rest somebody else has, who had to wait for it; and
+    /// what lies behind that is asked for anew.
+    fn begin_queued(&self, run: PageRange) -> Option<PageRange> {
+        let mut inner = self.lock();
+        let mine = book::within(&inner.queued, run);
+        inner.queued -= &mine;
+        drop(inner);
+        let mut mine = book::runs(&mine).into_iter();
+        let first = mine.next();
+        mine.for_each(|later| self.not_coming(later));
+        first
     }
 
     /// Pages could not be had for whom this thread acts. If he has gone, others who wait ask for themselves.
@@ -414,7 +429,9 @@ impl Cache {
             if at >= end {
                 return Ok(());
             }
-            if inner.in_flight.contains(at as u32) {
+            // It may be that all threads which are to bring what is queued are here: then none would.
+            let was_queued = inner.queued.remove(at as u32);
+            if inner.in_flight.contains(at as u32) && !was_queued {
                 drop(self.wait_settled(inner));
                 continue;
             }
@@ -424,6 +441,7 @@ impl Cache {
             }
             let most = PART_PAGES.min(self.most_arriving());
             let (_, count) = self.absent_run(&inner, PageRange::new(at, end - at), most);
+            let count = if was_queued { 1 } else { count };
             let run = PageRange::new(at, count);
             book::insert(&mut inner.in_flight, run);
             drop(inner);

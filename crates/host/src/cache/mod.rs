@@ -187,6 +187,8 @@ struct Inner {
     size_bytes: u64,
     resident: RoaringBitmap,
     in_flight: RoaringBitmap,
+    /// Pages for which no thread was free yet, a part of `in_flight`: whoever must wait for one brings it.
+    queued: RoaringBitmap,
     /// Pages that an eviction is saving at this moment, without the lock: a part of `in_flight`.
     leaving: RoaringBitmap,
     /// Those of them that were found written since: they stay.
@@ -307,6 +309,7 @@ impl Cache {
                 size_bytes,
                 resident: RoaringBitmap::new(),
                 in_flight: RoaringBitmap::new(),
+                queued: RoaringBitmap::new(),
                 leaving: RoaringBitmap::new(),
                 touched: RoaringBitmap::new(),
                 sync_waits: false,

@@ -2,10 +2,12 @@
 
 use super::bytes::Writer;
 use super::flags::notify;
+use commonhold_sys::memory;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Longest write that the kernel may send, bytes.
@@ -46,9 +48,15 @@ impl Device {
         &self.fd
     }
 
-    /// A buffer that holds any request.
+    /// A buffer that holds any request, and is in memory before the first one comes. To a process that is killed meanwhile the
+    /// kernel gives no further page: a request that it was copying there it would not send to the next server, but fail with EIO.
     pub fn buffer() -> Vec<u8> {
-        vec![0; WRITE_BYTES + HEADER_BYTES]
+        let mut buffer = vec![1; WRITE_BYTES + HEADER_BYTES]; // of zeros the pages would come when they are used
+        if let Some(start) = NonNull::new(buffer.as_mut_ptr()) {
+            // An ordinary user may be allowed less: then it stays in memory while there is enough.
+            let _ = memory::lock(start, buffer.len());
+        }
+        buffer
     }
 
     /// Waits for a request.
