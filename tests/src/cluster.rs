@@ -4,12 +4,22 @@ use crate::host::program;
 use crate::{Scratch, TestHost, Worker, wait};
 use commonhold::ObjectCounts;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Ports of which the kernel gives none to who connects: else one that is free now is another's when a host listens.
+const PORTS: Range<u32> = 12_000..32_000;
 
 /// A port of this machine that nobody has.
 pub fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("its number").to_string()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(101);
+    let next = || first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % (PORTS.end - PORTS.start);
+    let is_free = |address: &String| TcpListener::bind(address).is_ok();
+    let mut addresses = PORTS.map(|_| format!("127.0.0.1:{}", PORTS.start + next()));
+    addresses.find(is_free).expect("a port")
 }
 
 /// Hosts of one cluster, the first of which keeps its list.

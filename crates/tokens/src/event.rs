@@ -29,7 +29,7 @@ pub struct State {
 }
 
 /// What one host has of one token, as it tells the home that counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Has {
     /// Which mutex of the object.
     pub index: u32,

@@ -1,7 +1,7 @@
 //! What no honest host says: it gives nobody a token, and nothing grows by it.
 
 use commonhold_coherence::HostId;
-use commonhold_tokens::{Action, Event, Has, Message, Part, Placed};
+use commonhold_tokens::{Action, Event, Has, Kept, Message, Part, Placed, State};
 
 const HOME: HostId = HostId(1);
 const ME: HostId = HostId(2);
@@ -18,18 +18,33 @@ fn any(seed: &mut u64) -> Message {
     let index = number(seed, 8) as u32; // half of them past the end
     let count = number(seed, 4);
     let host = |seed: &mut u64| HostId(number(seed, 8) as u32);
-    let queue = |seed: &mut u64| (0..number(seed, 5)).map(|_| HostId(number(seed, 8) as u32)).collect();
-    let has = Has { index, here: true, waits: true, died: false, went_to: Some(host(seed)) };
-    match number(seed, 7) {
+    let queue =
+        |seed: &mut u64| (0..number(seed, 5)).map(|_| HostId(number(seed, 8) as u32)).collect::<Vec<_>>();
+    let has = Has { index, here: true, waits: true, went_to: Some(host(seed)), ..Has::default() };
+    let state = |seed: &mut u64| {
+        let kept =
+            Kept { moves: u64::MAX - number(seed, 2), changes: number(seed, 9), value: number(seed, 9) };
+        let (watchers, readers) =
+            (queue(seed), queue(seed).into_iter().map(|host| (host, u32::MAX)).collect());
+        State { kept, watchers, readers, is_missed: number(seed, 2) == 0 }
+    };
+    match number(seed, 8) {
+        7 => Message::Changed { count, index },
         0 => Message::Request { count, index, by: host(seed) },
-        1 => Message::Token { count, index, died: true, queue: queue(seed) },
+        1 => Message::Token { count, index, died: true, queue: queue(seed), state: state(seed) },
         2 => Message::Join { count, known: count, has: vec![has; 3] },
         3 => Message::Leave { has: vec![has; 3] },
         4 => Message::Count { count },
         5 => Message::Counted { count, known: count, has: vec![has] },
         _ => Message::Begin {
             count,
-            placed: vec![Placed { index, holder: host(seed), died: true, queue: queue(seed) }],
+            placed: vec![Placed {
+                index,
+                holder: host(seed),
+                died: true,
+                queue: queue(seed),
+                state: state(seed),
+            }],
         },
     }
 }
@@ -52,8 +67,11 @@ fn asking() -> Part {
 #[test]
 fn what_no_honest_host_says_gives_nobody_a_token() {
     let mut seed = 7;
-    for _ in 0..200 {
+    for turn in 0..200 {
         let mut part = asking();
+        if turn % 2 == 0 {
+            part = part.of_monitors();
+        }
         for _ in 0..200 {
             let mut actions = Vec::new();
             part.handle(Event::Said { from: EVIL, message: any(&mut seed) }, &mut actions);
@@ -96,7 +114,7 @@ fn kept(part: &Part) -> usize {
 fn waiting_home() -> Part {
     let mut part = Part::first(HOME, MUTEXES);
     let mut actions = Vec::new();
-    let has = vec![Has { index: 0, here: true, waits: false, died: false, went_to: None }];
+    let has = vec![Has { here: true, ..Has::default() }];
     for from in [ME, EVIL] {
         let message = Message::Join { count: 0, known: 0, has: has.clone() };
         part.handle(Event::Said { from, message }, &mut actions);
@@ -112,23 +130,51 @@ fn what_comes_too_early_is_not_kept_without_an_end() {
     let before = kept(&part);
     for index in 0..MUTEXES {
         for _ in 0..20 {
-            let message = Message::Token { count: u64::MAX, index, died: false, queue: long() };
+            let message = Message::Token {
+                count: u64::MAX,
+                index,
+                died: false,
+                queue: long(),
+                state: State::default(),
+            };
             part.handle(Event::Said { from: EVIL, message }, &mut Vec::new());
         }
     }
     assert!(kept(&part) < before + 1000, "so many hosts do not wait");
     for _ in 0..3000 {
         let queue = (10..1000).map(HostId).collect();
-        let message = Message::Token { count: u64::MAX, index: 0, died: false, queue };
+        let message =
+            Message::Token { count: u64::MAX, index: 0, died: false, queue, state: State::default() };
         part.handle(Event::Said { from: EVIL, message }, &mut Vec::new());
     }
     assert!(kept(&part) < before + (1 << 23), "{}", kept(&part) - before);
 }
 
+/// Watchers and readers of a token that comes too early wait as those who want it do.
+#[test]
+fn what_travels_with_a_monitor_has_an_end() {
+    let mut part = waiting_home();
+    let before = kept(&part);
+    for turn in 0..3000 {
+        let many = || (10..1000).map(HostId);
+        let state = State { watchers: many().collect(), ..State::default() };
+        let readers = State { readers: many().map(|host| (host, 1)).collect(), ..State::default() };
+        let state = if turn % 2 == 0 { state } else { readers };
+        let message = Message::Token { count: u64::MAX, index: 0, died: false, queue: Vec::new(), state };
+        part.handle(Event::Said { from: EVIL, message }, &mut Vec::new());
+    }
+    assert!(kept(&part) < before + (1 << 24), "{}", kept(&part) - before);
+    let mut part = asking();
+    let state = State { watchers: (0..2000).map(HostId).collect(), ..State::default() };
+    let message = Message::Token { count: 1, index: 0, died: false, queue: Vec::new(), state };
+    part.handle(Event::Said { from: EVIL, message }, &mut Vec::new());
+    assert!(!part.is_here(0), "no so many hosts watch");
+}
+
 #[test]
 fn who_joins_and_leaves_again_and_again_leaves_nothing_more_behind() {
     let all = |died, went_to| {
-        let has = |index| Has { index, here: false, waits: true, died, went_to: Some(HostId(went_to)) };
+        let has = |index| Has { index, waits: true, died, went_to: Some(HostId(went_to)), ..Has::default() };
         (0..MUTEXES).map(has).collect::<Vec<_>>()
     };
     let (mut home, mut away) = (waiting_home(), Part::following(ME, MUTEXES, true, []));
@@ -149,7 +195,7 @@ fn who_joins_and_leaves_again_and_again_leaves_nothing_more_behind() {
 fn a_list_that_names_one_mutex_often_is_not_heard() {
     let mut part = Part::first(HOME, MUTEXES);
     let mut actions = Vec::new();
-    let has = Has { index: 0, here: false, waits: true, died: false, went_to: None };
+    let has = Has { waits: true, ..Has::default() };
     for (from, many) in [(ME, 1), (EVIL, 10_000)] {
         let message = Message::Join { count: 0, known: 0, has: vec![has; many] };
         part.handle(Event::Said { from, message }, &mut actions);

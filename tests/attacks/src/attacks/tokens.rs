@@ -10,7 +10,7 @@ use commonhold_host::cluster::wire::{Answer, Call, Message};
 use commonhold_object::{Access, Credentials};
 use commonhold_tests::stranger::Stranger;
 use commonhold_tests::{Worker, wait};
-use commonhold_tokens::{Has, Kept, Message as Said, State};
+use commonhold_tokens::{Has, Message as Said, State};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -147,15 +147,7 @@ fn counts(scene: &Members) {
     is_borne(scene, 313, |fellow| {
         fellow.joins();
         for count in [u64::MAX - 1, u64::MAX] {
-            let has = Has {
-                index: 0,
-                here: false,
-                waits: false,
-                died: false,
-                went_to: None,
-                kept: Kept::default(),
-                readers: 0,
-            };
+            let has = Has::default();
             if !fellow.says(Said::Join { count, known: count, has: vec![has] }) {
                 return;
             }
