@@ -24,11 +24,6 @@ def add_under(turn, shown, times):
             counts[0] = before + 1
 
 
-def test_hosts_share_mutexes_alone(base):
-    with pytest.raises(OSError, match="hosts share mutexes alone"):
-        ch.RwLock(f"{base}-book", hosts=True)
-
-
 @pytest.mark.parametrize("hosts", [False, True])
 @pytest.mark.parametrize("method", METHODS)
 def test_processes_count_under_a_mutex(base, method, hosts):
@@ -117,10 +112,11 @@ def test_an_object_of_many(base, agents):
     third.release()
 
 
-def test_conditions_between_processes(base, agents):
+@pytest.mark.parametrize("hosts", [False, True])
+def test_conditions_between_processes(base, agents, hosts):
     turn = ch.Mutex(f"{base}-turn")
-    ready = ch.Condition(f"{base}-ready", turn)
-    made = ch.Counter(f"{base}-made")
+    ready = ch.Condition(f"{base}-ready", turn, hosts=hosts)
+    made = ch.Counter(f"{base}-made", hosts=hosts)
     other = agents(TURN, "ready = ch.Condition(base + '-ready', turn)", "made = ch.Counter(base + '-made')")
     with ready:
         assert ready.wait(0) is False
@@ -150,9 +146,10 @@ def test_conditions_between_processes(base, agents):
     assert ready.mutex is turn and ready[0].mutex is turn
 
 
-def test_no_signal_is_lost_between_short_waits(base, agents):
+@pytest.mark.parametrize("hosts", [False, True])
+def test_no_signal_is_lost_between_short_waits(base, agents, hosts):
     turn = ch.Mutex(f"{base}-turn")
-    ready = ch.Condition(f"{base}-ready", turn)
+    ready = ch.Condition(f"{base}-ready", turn, hosts=hosts)
     other = agents(TURN, "import time", "ready = ch.Condition(base + '-ready', turn)")
     # While the other has the mutex the time of a short wait is over: who waited is not there when
     # the other signals.
@@ -163,8 +160,9 @@ def test_no_signal_is_lost_between_short_waits(base, agents):
         assert other.hear() == "None"
 
 
-def test_semaphores_limit(base, agents):
-    places = ch.Semaphore(f"{base}-places", 2)
+@pytest.mark.parametrize("hosts", [False, True])
+def test_semaphores_limit(base, agents, hosts):
+    places = ch.Semaphore(f"{base}-places", 2, hosts=hosts)
     other = agents("places = ch.Semaphore(base + '-places')")
     with places:
         assert other.ask("places.acquire()") == "True"
@@ -187,8 +185,9 @@ def is_refused(holding) -> bool:
         return True
 
 
-def test_rwlocks(base, agents):
-    lock = ch.RwLock(f"{base}-lock")
+@pytest.mark.parametrize("hosts", [False, True])
+def test_rwlocks(base, agents, hosts):
+    lock = ch.RwLock(f"{base}-lock", hosts=hosts)
     other = agents("lock = ch.RwLock(base + '-lock')", "reading, writing = lock.read(0), lock.write(0.06)")
     with lock.read(), lock.read():
         assert other.ask("reading.__enter__()") == "None"
@@ -254,6 +253,25 @@ def test_barriers(base, agents):
         ch.Barrier(f"{base}-other")
 
 
+def test_barriers_of_hosts(base, agents):
+    start = ch.Barrier(f"{base}-start", 3, hosts=True)
+    others = [agents(BARRIER), agents(BARRIER)]
+    with pytest.raises(ch.TimedOutError, match="not all 3"):
+        start.wait(0.06)
+    for _ in range(5):
+        [other.begin("start.wait()") for other in others]
+        last = start.wait(DEADLINE_S)
+        assert sorted([str(last), *(other.hear() for other in others)]) == ["False", "False", "True"]
+    others[0].begin("start.wait()")
+    heard = []
+    hears = threading.Thread(target=lambda: heard.append(others[0].hear()))
+    hears.start()
+    while hears.is_alive():
+        start.abort()
+        hears.join(0.01)
+    assert heard == ["broken"]
+
+
 def test_a_wait_of_a_thread_in_a_barrier(base):
     start = ch.Barrier(f"{base}-start", 3)
     heard = []
@@ -276,8 +294,9 @@ def test_tickets_are_unique(base, method):
     assert all(part == sorted(part) for part in drawn) and counter.value == 4000
 
 
-def test_counters(base, agents):
-    counter = ch.Counter(f"{base}-next")
+@pytest.mark.parametrize("hosts", [False, True])
+def test_counters(base, agents, hosts):
+    counter = ch.Counter(f"{base}-next", hosts=hosts)
     other = agents("counter = ch.Counter(base + '-next', create=False)")
     assert counter.add(5) == 0 and other.ask("counter.value") == "5"
     assert counter.compare_exchange(4, 9) is False and counter.compare_exchange(5, 9) is True
