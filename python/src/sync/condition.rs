@@ -54,6 +54,7 @@ impl Condition {
 methods! { Condition,
     /// Opens it; creates it if there is none, unless told otherwise.
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "they are Python's keywords")]
     #[pyo3(signature = (name, mutex, create = Create::IfMissing, *, mode = 0o600, count = 1, hosts = false, host = None))]
     fn new(
         py: Python<'_>,

@@ -60,6 +60,7 @@ impl Semaphore {
 methods! { Semaphore,
     /// Opens it; creates it with that value if there is none, unless told otherwise.
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "they are Python's keywords")]
     #[pyo3(signature = (name, value = 1, create = Create::IfMissing, *, mode = 0o600, count = 1, hosts = false, host = None))]
     fn new(
         py: Python<'_>,
@@ -130,6 +131,7 @@ fn open_barrier(
 methods! { Barrier,
     /// Opens it; creates it of so many parties if there is none, unless told otherwise.
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "they are Python's keywords")]
     #[pyo3(signature = (name, parties = None, create = Create::IfMissing, *, mode = 0o600, count = 1, hosts = false, host = None))]
     fn new(
         py: Python<'_>,
