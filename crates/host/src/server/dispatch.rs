@@ -30,11 +30,7 @@ impl Host {
             Request::Hello { program } => return self.hello(session, header, program),
             _ => {}
         }
-        if !session.is_new(header) {
-            return;
-        }
         if let Err(error) = session.begin() {
-            session.answered(header.number);
             session.reply(header.number, Err(error), &[]);
             return;
         }
@@ -184,7 +180,6 @@ impl Host {
         if header.number != 0 {
             tell(session, header.number, reply, &borrowed);
         }
-        session.answered(header.number);
         self.sweep_if_ended(session);
         self.end_if_it_left(session);
     }
@@ -192,7 +187,7 @@ impl Host {
     fn perform(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        Header { number, repeated }: Header,
+        Header { number, repeated, .. }: Header,
         request: Request,
         fds: Vec<OwnedFd>,
         give: &mut Vec<Arc<OwnedFd>>,

@@ -71,8 +71,8 @@ pub struct Session {
     pub busy: AtomicU32,
     /// Requests to close that a worker does. Those that came later come after them.
     closing: AtomicU32,
-    /// Their numbers.
-    answering: Mutex<HashSet<u64>>,
+    /// The generation of this host process, if it took the session over; else 0.
+    pub taken_over_by: u64,
     /// Number for the next hold, in the vault.
     pub next_hold: AtomicU64,
 }
@@ -124,7 +124,9 @@ pub fn no_descriptor_left() -> Error {
 /// The last words to whoever does not become a client.
 pub fn refuse(socket: &OwnedFd, error: Error) {
     let mut bytes = Vec::new();
-    if encode(Header { number: 0, repeated: false }, &FromHost::Reply(Err(error)), &mut bytes).is_ok() {
+    if encode(Header { number: 0, repeated: false, generation: 0 }, &FromHost::Reply(Err(error)), &mut bytes)
+        .is_ok()
+    {
         let _ = socket::send(socket, &bytes, &[], Wait::No);
     }
 }
@@ -214,7 +216,7 @@ impl Session {
             busy: AtomicU32::new(0),
             next_hold: AtomicU64::new(0),
             closing: AtomicU32::new(0),
-            answering: Mutex::default(),
+            taken_over_by: 0,
         }
     }
 
@@ -243,17 +245,27 @@ impl Session {
 
     /// Sends an answer. A client that does not read its answers loses its connection, nobody else notices.
     pub fn reply(&self, number: u64, reply: Result<Reply>, fds: &[BorrowedFd<'_>]) {
-        self.send(Header { number, repeated: false }, &FromHost::Reply(reply), fds, Duration::ZERO);
+        self.send(
+            Header { number, repeated: false, generation: 0 },
+            &FromHost::Reply(reply),
+            fds,
+            Duration::ZERO,
+        );
     }
 
     /// The same from a worker, who can wait a while for a client with many answers to read.
     pub fn reply_in_time(&self, number: u64, reply: Result<Reply>, fds: &[BorrowedFd<'_>]) {
-        self.send(Header { number, repeated: false }, &FromHost::Reply(reply), fds, PATIENCE);
+        self.send(Header { number, repeated: false, generation: 0 }, &FromHost::Reply(reply), fds, PATIENCE);
     }
 
     /// Sends something unasked.
     pub fn tell(&self, event: Event) {
-        self.send(Header { number: 0, repeated: false }, &FromHost::Event(event), &[], Duration::ZERO);
+        self.send(
+            Header { number: 0, repeated: false, generation: 0 },
+            &FromHost::Event(event),
+            &[],
+            Duration::ZERO,
+        );
     }
 
     fn send(&self, header: Header, message: &FromHost, fds: &[BorrowedFd<'_>], patience: Duration) {
@@ -339,14 +351,9 @@ impl Session {
         }
     }
 
-    /// Whether a request is to be worked on. One that is repeated while it is being worked on is not: a host that takes
-    /// over may read what was sent to the host before, begin with it, and then hear it again.
-    pub fn is_new(&self, header: Header) -> bool {
-        header.number == 0 || lock(&self.answering).insert(header.number) || !header.repeated
-    }
-
-    /// The request of that number was answered.
-    pub fn answered(&self, number: u64) {
-        lock(&self.answering).remove(&number);
+    /// Whether a request is for this host process. What a client sent before it heard of a host that took over is not: what
+    /// of it is not answered comes again, and would be done a second time, perhaps after what the client did next.
+    pub fn is_for_this_host(&self, header: Header) -> bool {
+        header.number == 0 || self.taken_over_by == 0 || header.generation == self.taken_over_by
     }
 }
