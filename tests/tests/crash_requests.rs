@@ -2,7 +2,7 @@
 
 use commonhold::{Errand, PATIENCE};
 use commonhold_object::wire::{Event, FromHost, Reply, Request};
-use commonhold_object::{Access, Name};
+use commonhold_object::{Access, ErrorKind, Name};
 use commonhold_tests::crash::{Chance, Victim, kill_and_recover, rounds};
 use commonhold_tests::host::{kill_together, signal};
 use commonhold_tests::raw::Raw;
@@ -120,6 +120,12 @@ fn what_was_sent_to_a_dead_host_is_done_only_when_it_comes_again() {
     assert_eq!(is_told(&raw), 3);
     assert!(matches!(raw.ask(&Request::Status, &[]), Some(Ok(Reply::Status(_)))));
     assert_eq!(size_of(&host, "/o"), long);
+    // What was asked while there was no host is asked for the first time by what comes again.
+    let remove = Request::Remove { name: Name::new("/none").unwrap(), of: None };
+    while_no_host_lives(&host, || assert!(raw.throw(&raw.bytes_for(101, false, &remove), &[])));
+    assert_eq!(is_told(&raw), 4);
+    assert!(raw.throw(&raw.bytes_for(101, true, &remove), &[]));
+    assert!(matches!(raw.answer_to(101), Some(Err(error)) if error.kind == ErrorKind::NotFound));
     assert!(raw.throw(&raw.bytes_for(100, true, &resize(PAGE as u64)), &[]));
     assert_eq!(raw.answer_to(100), Some(Ok(Reply::Done)));
     assert_eq!(size_of(&host, "/o"), PAGE as u64);

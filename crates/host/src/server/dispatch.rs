@@ -30,7 +30,11 @@ impl Host {
             Request::Hello { program } => return self.hello(session, header, program),
             _ => {}
         }
+        if !session.is_new(header) {
+            return;
+        }
         if let Err(error) = session.begin() {
+            session.answered(header.number);
             session.reply(header.number, Err(error), &[]);
             return;
         }
@@ -180,6 +184,7 @@ impl Host {
         if header.number != 0 {
             tell(session, header.number, reply, &borrowed);
         }
+        session.answered(header.number);
         self.sweep_if_ended(session);
         self.end_if_it_left(session);
     }

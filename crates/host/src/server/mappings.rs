@@ -342,6 +342,7 @@ impl Host {
         if number != 0 {
             session.reply_in_time(number, reply, &[]);
         }
+        session.answered(number);
         if let Ok((cache, range, _)) = found {
             let most = PageRange::new(range.first, range.count.min(cache.traits.limit_pages / 2));
             if let Err(error) = cache.bring_all(most) {

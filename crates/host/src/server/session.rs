@@ -71,8 +71,12 @@ pub struct Session {
     pub busy: AtomicU32,
     /// Requests to close that a worker does. Those that came later come after them.
     closing: AtomicU32,
+    /// Their numbers.
+    answering: Mutex<HashSet<u64>>,
     /// The generation of this host process, if it took the session over; else 0.
     pub taken_over_by: u64,
+    /// Numbers of requests that were for the host before, and were read by this one.
+    passed_by: Mutex<HashSet<u64>>,
     /// Number for the next hold, in the vault.
     pub next_hold: AtomicU64,
 }
@@ -216,7 +220,9 @@ impl Session {
             busy: AtomicU32::new(0),
             next_hold: AtomicU64::new(0),
             closing: AtomicU32::new(0),
+            answering: Mutex::default(),
             taken_over_by: 0,
+            passed_by: Mutex::default(),
         }
     }
 
@@ -351,9 +357,77 @@ impl Session {
         }
     }
 
-    /// Whether a request is for this host process. What a client sent before it heard of a host that took over is not: what
-    /// of it is not answered comes again, and would be done a second time, perhaps after what the client did next.
-    pub fn is_for_this_host(&self, header: Header) -> bool {
-        header.number == 0 || self.taken_over_by == 0 || header.generation == self.taken_over_by
+    /// Whether a request is to be worked on. One that is repeated while it is being worked on is not.
+    pub fn is_new(&self, header: Header) -> bool {
+        header.number == 0 || lock(&self.answering).insert(header.number) || !header.repeated
+    }
+
+    /// The request of that number was answered.
+    pub fn answered(&self, number: u64) {
+        lock(&self.answering).remove(&number);
+    }
+
+    /// The header of a request that is for this host process. What a client sent before it heard of a host that took over is not:
+    /// what of it is not answered comes again, and would be done a second time, perhaps after what the client did next. That was
+    /// passed by, no host has worked on: so when it comes again it is not repeated.
+    pub fn for_this_host(&self, mut header: Header) -> Option<Header> {
+        if header.number == 0 || self.taken_over_by == 0 {
+            return Some(header);
+        }
+        let mut passed_by = lock(&self.passed_by);
+        if header.generation == self.taken_over_by {
+            header.repeated &= !passed_by.remove(&header.number);
+            return Some(header);
+        }
+        if !header.repeated && passed_by.len() < REQUESTS_AT_ONCE as usize {
+            passed_by.insert(header.number);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A session that a host of that generation took over.
+    fn taken_over_by(generation: u64) -> Session {
+        let who = Credentials { uid: 1, gid: 1, groups: Vec::new() };
+        let (socket, _) = socket::pair().unwrap();
+        let mut session =
+            Session::new(SessionId(1), who, Identity { pid: 1, start_ticks: 0 }, Arc::new(socket), None);
+        session.taken_over_by = generation;
+        session
+    }
+
+    fn header(number: u64, repeated: bool, generation: u64) -> Header {
+        Header { number, repeated, generation }
+    }
+
+    #[test]
+    fn only_what_was_sent_after_the_client_heard_of_this_host_is_for_it() {
+        let session = taken_over_by(3);
+        assert_eq!(session.for_this_host(header(5, true, 0)), None);
+        assert_eq!(session.for_this_host(header(6, true, 2)), None);
+        for repeated in [true, false] {
+            assert_eq!(session.for_this_host(header(5, repeated, 3)), Some(header(5, repeated, 3)));
+        }
+        // Nobody sends again what has no number.
+        assert_eq!(session.for_this_host(header(0, false, 0)), Some(header(0, false, 0)));
+        let begun_here = taken_over_by(0);
+        assert_eq!(begun_here.for_this_host(header(5, true, 0)), Some(header(5, true, 0)));
+    }
+
+    #[test]
+    fn what_was_passed_by_was_done_by_no_host_before() {
+        let session = taken_over_by(3);
+        assert_eq!(session.for_this_host(header(5, false, 0)), None);
+        assert_eq!(session.for_this_host(header(6, true, 2)), None);
+        assert_eq!(session.for_this_host(header(5, true, 3)), Some(header(5, false, 3)));
+        assert_eq!(session.for_this_host(header(6, true, 3)), Some(header(6, true, 3)));
+        for number in 1..=2 * u64::from(REQUESTS_AT_ONCE) {
+            assert_eq!(session.for_this_host(header(number, false, 0)), None);
+        }
+        assert_eq!(lock(&session.passed_by).len(), REQUESTS_AT_ONCE as usize);
     }
 }
