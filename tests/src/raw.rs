@@ -2,19 +2,22 @@
 
 use crate::TestHost;
 use crate::wait::LONG;
-use commonhold_object::wire::{FromHost, Header, MapRequest, Reply, Request, decode, encode};
+use commonhold_object::wire::{Event, FromHost, Header, MapRequest, Reply, Request, decode, encode};
 use commonhold_object::{Error, MapFlags, MappingId, ObjectId, Protection, Sharing, limits};
 use commonhold_sys::socket::{self, Wait};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use std::io::{ErrorKind, IoSlice};
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// One end of a connection to a host.
 pub struct Raw {
     socket: OwnedFd,
     next: u64,
+    /// Of the host process that took over, as it said last.
+    generation: AtomicU64,
 }
 
 impl Raw {
@@ -28,7 +31,7 @@ impl Raw {
         for direction in [Timeout::Recv, Timeout::Send] {
             set_socket_timeout(&socket, direction, Some(Duration::from_millis(50))).expect("timeout");
         }
-        Raw { socket, next: 1 }
+        Raw { socket, next: 1, generation: AtomicU64::new(0) }
     }
 
     /// Sends bytes as they are; whether they went.
@@ -55,13 +58,31 @@ impl Raw {
         self.next += 1;
         let number = self.next;
         let deadline = Instant::now() + LONG;
-        let bytes = bytes_of(number, request);
-        while let Err(error) = socket::send(&self.socket, &bytes, fds, Wait::Yes) {
-            if error.kind() != ErrorKind::WouldBlock || Instant::now() > deadline {
-                return None;
+        for repeated in [false].into_iter().chain(std::iter::repeat(true)) {
+            let generation = self.generation.load(Ordering::Relaxed);
+            let bytes = self.bytes_for(number, repeated, request);
+            while let Err(error) = socket::send(&self.socket, &bytes, fds, Wait::Yes) {
+                if error.kind() != ErrorKind::WouldBlock || Instant::now() > deadline {
+                    return None;
+                }
+            }
+            while generation == self.generation.load(Ordering::Relaxed) {
+                match self.hear()? {
+                    Some((header, FromHost::Reply(reply))) if header.number == number => return Some(reply),
+                    _ if Instant::now() > deadline => return None,
+                    _ => {}
+                }
             }
         }
-        self.answer_to(number)
+        None
+    }
+
+    /// A message to the host process that took over, if it has said so.
+    pub fn bytes_for(&self, number: u64, repeated: bool, request: &Request) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let generation = self.generation.load(Ordering::Relaxed);
+        encode(Header { number, repeated, generation }, request, &mut bytes).expect("encode");
+        bytes
     }
 
     /// Asks for descriptors, which come with the answer.
@@ -78,7 +99,7 @@ impl Raw {
     ) -> (Result<Reply, Error>, Vec<OwnedFd>) {
         self.next += 1;
         let number = self.next;
-        assert!(self.throw(&bytes_of(number, request), fds), "the host takes a message");
+        assert!(self.throw(&self.bytes_for(number, false, request), fds), "the host takes a message");
         crate::wait::until("the host answers", || match self.hear_all()? {
             Some((header, FromHost::Reply(reply), fds)) if header.number == number => Some((reply, fds)),
             _ => None,
@@ -122,6 +143,9 @@ impl Raw {
             Ok(0) => None,
             Ok(length) => {
                 let (header, message) = decode(&buffer[..length]).expect("the host speaks well");
+                if let FromHost::Event(Event::HostReplaced { generation }) = message {
+                    self.generation.store(generation, Ordering::Relaxed);
+                }
                 Some(Some((header, message, fds)))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Some(None),
@@ -163,6 +187,6 @@ pub fn map_request(object: ObjectId, address: u64, length: u64) -> MapRequest {
 /// A message.
 pub fn bytes_of(number: u64, request: &Request) -> Vec<u8> {
     let mut bytes = Vec::new();
-    encode(Header { number, repeated: false }, request, &mut bytes).expect("encode");
+    encode(Header { number, repeated: false, generation: 0 }, request, &mut bytes).expect("encode");
     bytes
 }

@@ -84,9 +84,9 @@ fn garbage_of_every_length() {
     let (pipe, _other) = rustix::pipe::pipe().unwrap();
     for round in 0..300u64 {
         let raw = Raw::connect(&host);
-        let length = [1, 3, 15, 16, 17, 100, 4096, 100_000, 163_840, 163_841][(round % 10) as usize];
+        let length = [1, 3, 15, 24, 25, 100, 4096, 100_000, 163_840, 163_841][(round % 10) as usize];
         let mut bytes: Vec<u8> = (0..length).map(|_| chance.below(256) as u8).collect();
-        if round % 3 == 0 && length >= 16 {
+        if round % 3 == 0 && length >= 24 {
             bytes[..4].copy_from_slice(b"CmHd");
             bytes[4..6].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
             bytes[6..8].fill(0);
@@ -109,11 +109,11 @@ fn almost_right_requests() {
         for (number, request) in requests(&mut chance).iter().enumerate() {
             let mut bytes = bytes_of(number as u64 + 1, request);
             for _ in 0..round % 4 {
-                let at = 16 + chance.below((bytes.len() - 16).max(1) as u64) as usize;
+                let at = 24 + chance.below((bytes.len() - 24).max(1) as u64) as usize;
                 if at < bytes.len() && chance.below(2) == 0 {
                     bytes[at] ^= 1 << chance.below(8);
                 } else {
-                    bytes.truncate(at.max(16));
+                    bytes.truncate(at.max(24));
                 }
             }
             // Nothing said by chance may end the host in order, which root may.

@@ -6,7 +6,7 @@
 use crate::link::{Guard, Handshake, Shared};
 use crate::{ErrorKind, Name, Result, locate};
 use commonhold_object::limits;
-use commonhold_object::wire::{Event, FromHost, Header, PagerReply, Request};
+use commonhold_object::wire::{Event, FromHost, PagerReply, Request};
 use commonhold_points as points;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,30 +43,28 @@ pub(crate) fn serve(shared: &'static Shared, name: Name, mut pager: impl Pager) 
     let mut talk = Handshake::new(guard.socket().clone(), 1)?;
     talk.greet()?;
     let serve = Request::ServePager { pager: name };
-    talk.send(Header { number: SERVE, repeated: false }, &serve, &[])?;
+    talk.send((SERVE, false), &serve, &[])?;
     loop {
         let message = match talk.receive(None) {
             Err(error) if error.kind == ErrorKind::Disconnected => return Ok(()),
             other => other?,
         };
         let Some((header, message, _)) = message else { continue };
-        let (header, request) = match message {
+        let (number, request) = match message {
             // Who waits for a page may be told of this pager, and ask, before it is told that it serves.
             // 0: why the host ends the connection.
             FromHost::Reply(result) if header.number == SERVE || header.number == 0 => {
                 result?;
                 continue;
             }
-            FromHost::Event(Event::HostReplaced) => (Header { number: SERVE, repeated: true }, serve.clone()),
+            FromHost::Event(Event::HostReplaced { .. }) => ((SERVE, true), serve.clone()),
             FromHost::Event(event) => match answer(&mut pager, event) {
-                Some((call, result)) => {
-                    (Header { number: 0, repeated: false }, Request::PagerAnswer { call, result })
-                }
+                Some((call, result)) => ((0, false), Request::PagerAnswer { call, result }),
                 None => continue,
             },
             FromHost::Reply(_) => continue,
         };
-        match talk.send(header, &request, &[]) {
+        match talk.send(number, &request, &[]) {
             Err(error) if error.kind == ErrorKind::Disconnected => return Ok(()),
             other => other?,
         }
@@ -85,7 +83,9 @@ fn answer(pager: &mut impl Pager, event: Event) -> Option<(u64, PagerReply)> {
             let result = guarded("page_out", store);
             Some((call, result.map_or_else(PagerReply::Failed, |()| PagerReply::Stored)))
         }
-        Event::HostReplaced | Event::Heal { .. } | Event::Changed { .. } | Event::Revoke { .. } => None,
+        Event::HostReplaced { .. } | Event::Heal { .. } | Event::Changed { .. } | Event::Revoke { .. } => {
+            None
+        }
     }
 }
 
@@ -151,6 +151,6 @@ mod tests {
         assert!(matches!(ask(page_in(0, u64::MAX)), PagerReply::Failed(why) if why.contains("the limit is")));
         let page_out = Event::PageOut { call: 2, object: "/x".into(), offset: 0, data: vec![1] };
         assert_eq!(ask(page_out), PagerReply::Failed("page_out: full".into()));
-        assert_eq!(answer(&mut Odd, Event::HostReplaced), None);
+        assert_eq!(answer(&mut Odd, Event::HostReplaced { generation: 2 }), None);
     }
 }

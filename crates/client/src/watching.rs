@@ -4,7 +4,7 @@
 
 use crate::link::{Handshake, wrong_reply};
 use crate::{Access, Error, ErrorKind, Name, ObjectId, Result, locate};
-use commonhold_object::wire::{Event, FromHost, Header, Reply, Request};
+use commonhold_object::wire::{Event, FromHost, Reply, Request};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +56,7 @@ impl Watch {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (tell, told) = channel();
         lock(&self.waiting).insert(number, tell);
-        let sent = self.talk.send(Header { number, repeated: false }, request, &[]);
+        let sent = self.talk.send((number, false), request, &[]);
         let late = || Error::new(ErrorKind::TimedOut, "the host does not say whether it watches an object");
         let answer = sent.and_then(|()| told.recv_timeout(PATIENCE).map_err(|_| late())?);
         lock(&self.waiting).remove(&number);
@@ -90,7 +90,7 @@ impl Watch {
                     return Heard::Changed(object);
                 }
                 // What the host before was asked the next one does not know.
-                Ok(Some((_, FromHost::Event(Event::HostReplaced), _))) | Err(_) => return self.lost(),
+                Ok(Some((_, FromHost::Event(Event::HostReplaced { .. }), _))) | Err(_) => return self.lost(),
                 Ok(Some((header, FromHost::Reply(reply), _))) => {
                     if let Some(tell) = lock(&self.waiting).remove(&header.number) {
                         let _ = tell.send(reply); // who asked may have given up

@@ -40,10 +40,14 @@ fn what_was_not_answered_is_repeated_when_a_new_host_takes_over() {
     let (fake, host) = fake_with_object();
     fake.rule(first(2, is_open, || Do::SayReplaced));
     host.open("/a", Access::Read).unwrap();
-    let opens: Vec<(u64, bool)> =
-        fake.seen().iter().filter(|(_, r)| is_open(r)).map(|(h, _)| (h.number, h.repeated)).collect();
-    let number = opens[0].0;
-    assert_eq!(opens, [(number, false), (number, true), (number, true)]);
+    let opens: Vec<Header> = fake.seen().iter().filter(|(_, r)| is_open(r)).map(|(h, _)| *h).collect();
+    let first = opens[0];
+    assert_eq!((first.repeated, first.generation), (false, 0));
+    let again = Header { repeated: true, generation: 2, ..first };
+    assert_eq!(opens[1..], [again, again]);
+    host.open("/a", Access::Read).unwrap();
+    let (next, _) = fake.seen().into_iter().rfind(|(_, request)| is_open(request)).unwrap();
+    assert_eq!((next.repeated, next.generation), (false, 2));
     assert_eq!(fake.connections(), 1);
 }
 
@@ -60,9 +64,13 @@ fn a_refusal_is_told_as_it_is() {
 #[test]
 fn garbage_is_an_error_and_the_next_call_begins_anew() {
     let mut no_message = Vec::new();
-    encode(Header { number: 1, repeated: false }, &FromHost::Reply(Ok(Reply::Done)), &mut no_message)
-        .unwrap();
-    no_message.truncate(16);
+    encode(
+        Header { number: 1, repeated: false, generation: 0 },
+        &FromHost::Reply(Ok(Reply::Done)),
+        &mut no_message,
+    )
+    .unwrap();
+    no_message.truncate(24);
     no_message.push(0xff);
     for garbage in [vec![0xff; 100], b"CmHd".to_vec(), vec![0; 16], no_message] {
         let (fake, host) = fake_with_object();
@@ -78,7 +86,7 @@ fn another_version_is_named_and_nothing_hangs() {
     let fake = FakeHost::start();
     fake.rule(|_, _| {
         let mut bytes = Vec::new();
-        let header = Header { number: 1, repeated: false };
+        let header = Header { number: 1, repeated: false, generation: 0 };
         encode(header, &FromHost::Reply(Ok(Reply::Done)), &mut bytes).unwrap();
         bytes[4] = 99;
         Do::Raw(bytes)
@@ -112,7 +120,7 @@ fn a_slow_request_holds_nobody_else() {
         others.into_iter().for_each(|other| other.join().unwrap());
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         assert!(!slow.is_finished());
-        fake.tell(Event::HostReplaced);
+        fake.tell(Event::HostReplaced { generation: 2 });
         assert_eq!(slow.join().unwrap().unwrap(), 1);
     });
     assert_eq!(fake.connections(), 1);
@@ -269,7 +277,7 @@ fn a_pager_answers_until_its_connection_ends() {
         fake.wait_for(1, |r| matches!(r, Request::ServePager { .. }));
         let object = || "/a".to_owned();
         fake.tell_last(Event::PageIn { call: 5, object: object(), offset: 7, length: 4 });
-        fake.tell_last(Event::HostReplaced);
+        fake.tell_last(Event::HostReplaced { generation: 2 });
         fake.tell_last(Event::PageOut { call: 6, object: object(), offset: 0, data: vec![1, 2, 3] });
         fake.tell_last(Event::PageOut { call: 7, object: object(), offset: 0, data: vec![] });
         fake.wait_for(3, |r| matches!(r, Request::PagerAnswer { .. }));

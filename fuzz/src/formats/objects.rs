@@ -22,7 +22,7 @@ pub const REPLIES: Format = Format::new("replies", 4096, replies, sample_replies
 /// From whoever reaches the address of `--metrics`.
 pub const QUESTIONS: Format = Format::new("questions", 9000, questions, sample_questions);
 
-const HEADER: Header = Header { number: 1, repeated: false };
+const HEADER: Header = Header { number: 1, repeated: false, generation: 0 };
 
 /// Both ways: as a whole message, and as the body behind a good header, so that most inputs get past it.
 fn read<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8], each: fn(&T)) {
@@ -154,7 +154,7 @@ fn sample_replies() -> Vec<Vec<u8>> {
     ];
     let mut all: Vec<FromHost> = replies.map(|reply| FromHost::Reply(Ok(reply))).into();
     all.push(FromHost::Reply(Err(Error::new(ErrorKind::Permission, "no"))));
-    all.push(FromHost::Event(Event::HostReplaced));
+    all.push(FromHost::Event(Event::HostReplaced { generation: 2 }));
     all.push(FromHost::Event(Event::PageOut { call: 1, object: "/a".into(), offset: 0, data: vec![1; 64] }));
     both(&all)
 }

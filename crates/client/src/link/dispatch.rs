@@ -195,7 +195,8 @@ impl State {
 
     fn told(&mut self, event: Event) {
         match event {
-            Event::HostReplaced => {
+            Event::HostReplaced { generation } => {
+                self.host = generation;
                 self.greet_again();
                 self.is_to_say_what_may_move();
                 self.pending.values_mut().for_each(|pending| pending.repeat());

@@ -3,7 +3,8 @@
 //! Whoever waits for an answer while nobody reads becomes the reader, and hands answers to others until its
 //! own has come; then it wakes one of the waiting to go on. So a lone thread pays one sendmsg and one recvmsg.
 //! A request keeps its bytes and descriptors until it is answered: when a new host process took over, it is
-//! sent again, marked as repeated.
+//! sent again, marked as repeated. Each says for which host process it is. The next one does not work on what was for the
+//! one before: if it is not answered, it comes again.
 
 use super::dispatch::Heard;
 use super::{Greeting, Shared, State, lock};
@@ -105,7 +106,8 @@ impl Pending {
 
 /// What a waiting thread does next.
 enum Next {
-    Send(Arc<OwnedFd>),
+    /// By that socket, to the host process of that generation.
+    Send(Arc<OwnedFd>, u64),
     Finish(Result<Answer>),
 }
 
@@ -114,24 +116,25 @@ impl Shared {
     pub(crate) fn call(&'static self, call: Call<'_>) -> Result<Answer> {
         let number = self.next_number();
         let mut bytes = Vec::with_capacity(128);
-        let mut repeated = false;
-        encode(Header { number, repeated }, call.request, &mut bytes)?;
+        let mut header = Header { number, repeated: false, generation: 0 };
+        encode(header, call.request, &mut bytes)?;
         let pending = Pending { waiter: std::thread::current(), step: Step::Send, on_loss: call.on_loss };
         lock(&self.state).pending.insert(number, pending);
         loop {
             let next = self.drive(call.deadline, SLICE, |state| Self::next_of(state, number));
-            let socket = match next {
-                Ok(Next::Send(socket)) => socket,
+            let (socket, generation) = match next {
+                Ok(Next::Send(socket, generation)) => (socket, generation),
                 Ok(Next::Finish(result)) => return result,
                 Err(error) => {
                     lock(&self.state).pending.remove(&number);
                     return Err(error);
                 }
             };
-            if repeated {
-                encode(Header { number, repeated }, call.request, &mut bytes)?;
+            header.generation = generation;
+            if header.repeated || generation != 0 {
+                encode(header, call.request, &mut bytes)?;
             }
-            repeated |= self.transmit(number, &socket, &bytes, call.fds)?;
+            header.repeated |= self.transmit(number, &socket, &bytes, call.fds)?;
         }
     }
 
@@ -139,12 +142,13 @@ impl Shared {
         let gone =
             || Error::new(ErrorKind::Disconnected, "the request was made in another process, before fork");
         let ready = state.socket.clone().filter(|_| !state.recovering);
+        let host = state.host;
         let Some(pending) = state.pending.get_mut(&number) else { return Some(Next::Finish(Err(gone()))) };
         match pending.step {
             Step::Sent => None,
             Step::Send => ready.map(|socket| {
                 pending.step = Step::Sent;
-                Next::Send(socket)
+                Next::Send(socket, host)
             }),
             Step::AskAnew | Step::Done(_) => state.pending.remove(&number).map(|pending| {
                 Next::Finish(match pending.step {
@@ -201,7 +205,7 @@ impl Shared {
     /// Sends what needs no answer, if there is a connection of that generation.
     pub(crate) fn note(&self, request: &Request, generation: u64) {
         let mut bytes = Vec::with_capacity(64);
-        if encode(Header { number: 0, repeated: false }, request, &mut bytes).is_err() {
+        if encode(Header { number: 0, repeated: false, generation: 0 }, request, &mut bytes).is_err() {
             return;
         }
         let state = lock(&self.state);

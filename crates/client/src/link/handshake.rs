@@ -21,6 +21,8 @@ pub(crate) struct Handshake {
     pub(crate) socket: Arc<OwnedFd>,
     buffer: Vec<u8>,
     next: u64,
+    /// The generation of the host process that took over this connection, as it said last; 0: none has.
+    pub(crate) host: u64,
     patience: Duration,
 }
 
@@ -44,7 +46,8 @@ impl Handshake {
     /// Numbers requests from `next` on.
     pub(crate) fn new(socket: Arc<OwnedFd>, next: u64) -> Result<Self> {
         set_timeouts(&socket)?;
-        Ok(Handshake { socket, buffer: vec![0; limits::MESSAGE_BYTES], next, patience: ANSWER_DEADLINE })
+        let buffer = vec![0; limits::MESSAGE_BYTES];
+        Ok(Handshake { socket, buffer, next, host: 0, patience: ANSWER_DEADLINE })
     }
 
     /// Waits no longer than that for each answer.
@@ -73,7 +76,7 @@ impl Handshake {
         let number = self.next;
         self.next += 1;
         let deadline = Instant::now() + self.patience;
-        self.send(Header { number, repeated }, request, fds)?;
+        self.send((number, repeated), request, fds)?;
         loop {
             let Some((header, message, received)) = self.receive(Some(deadline))? else {
                 return Err(Error::new(
@@ -87,8 +90,8 @@ impl Handshake {
                 }
                 // Why the host ends the connection.
                 FromHost::Reply(Err(error)) if header.number == 0 => return Err(error),
-                FromHost::Event(Event::HostReplaced) => {
-                    self.send(Header { number, repeated: true }, request, fds)?;
+                FromHost::Event(Event::HostReplaced { .. }) => {
+                    self.send((number, true), request, fds)?;
                 }
                 // An answer to what was repeated; a range to heal, which is not mapped yet.
                 _ => {}
@@ -96,8 +99,14 @@ impl Handshake {
         }
     }
 
-    /// Sends a message.
-    pub(crate) fn send(&self, header: Header, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<()> {
+    /// Sends a message of that number, repeated or not.
+    pub(crate) fn send(
+        &self,
+        (number, repeated): (u64, bool),
+        request: &Request,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<()> {
+        let header = Header { number, repeated, generation: self.host };
         let mut bytes = Vec::with_capacity(128);
         encode(header, request, &mut bytes)?;
         let deadline = Instant::now() + self.patience;
@@ -126,6 +135,9 @@ impl Handshake {
                 Err(error) if error.raw_os_error() == Some(libc::ECONNRESET) && !reset => reset = true,
                 Ok(length) => {
                     let (header, message) = decode(&self.buffer[..length])?;
+                    if let FromHost::Event(Event::HostReplaced { generation }) = message {
+                        self.host = generation;
+                    }
                     return Ok(Some((header, message, fds)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

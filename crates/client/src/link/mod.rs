@@ -63,6 +63,8 @@ pub(crate) struct State {
     pub(crate) socket: Option<Arc<OwnedFd>>,
     /// Changes whenever a connection is lost or given up: what was said before may have been said in vain.
     pub(crate) generation: u64,
+    /// The generation of the host process that took over this connection, as it said last; 0: none has.
+    host: u64,
     /// A thread is making a new connection.
     recovering: bool,
     /// The right to read from the socket: whoever takes it reads for all.
@@ -110,6 +112,7 @@ impl State {
         State {
             socket: None,
             generation: 0,
+            host: 0,
             recovering: false,
             reader: Some(Box::default()),
             pending: HashMap::new(),
@@ -129,6 +132,7 @@ impl State {
     /// Forgets the connection; what was asked and not answered has to be asked again.
     fn lose_connection(&mut self) {
         self.socket = None;
+        self.host = 0;
         self.hello = Hello::Unknown;
         self.generation += 1;
         self.kinds.forget_introductions();

@@ -35,6 +35,8 @@ const REFUSED_FOR: Duration = Duration::from_secs(10);
 /// A connection that nobody uses yet.
 struct Fresh {
     guard: Guard,
+    /// See [`State::host`].
+    host: u64,
     hello: Hello,
     session: Option<SessionId>,
     kinds: Vec<(Kind, Arc<Descriptors>)>,
@@ -172,11 +174,11 @@ impl Shared {
         set_timeouts(socket)?;
         let number = self.next_number();
         let mut bytes = Vec::with_capacity(64);
-        encode(Header { number, repeated: false }, &hello(), &mut bytes)?;
+        encode(Header { number, repeated: false, generation: 0 }, &hello(), &mut bytes)?;
         let refused = |e| last_words(socket).unwrap_or_else(|| locate::no_host(&self.directory, &e));
         socket::send(socket, &bytes, &[], Wait::Yes).map_err(refused)?;
         let hello = Hello::Asked(number);
-        Ok(Fresh { guard, hello, session: None, kinds: Vec::new(), objects: Vec::new() })
+        Ok(Fresh { guard, host: 0, hello, session: None, kinds: Vec::new(), objects: Vec::new() })
     }
 
     /// Introduces the process with all it has. What the host refuses is lost, and only that.
@@ -203,7 +205,8 @@ impl Shared {
                 let _ = talk.ask(&Request::Return { session }, &[], true)?;
             }
         }
-        Ok(Fresh { guard, hello: Hello::Known(greeting), session: Some(now), kinds, objects })
+        let hello = Hello::Known(greeting);
+        Ok(Fresh { guard, host: talk.host, hello, session: Some(now), kinds, objects })
     }
 
     /// Whether a host refuses for a reason that may pass. Then nothing is given up, and the next attempt brings all of it again:
@@ -330,6 +333,7 @@ impl Shared {
 impl State {
     fn put_in_use(&mut self, fresh: Fresh) -> Guard {
         self.socket = Some(fresh.guard.socket().clone());
+        self.host = fresh.host;
         self.is_to_say_what_may_move();
         self.hello = fresh.hello;
         if let Hello::Known(_) = self.hello {
@@ -355,7 +359,9 @@ impl State {
     pub(super) fn greet_again(&self) {
         let (Some(socket), Hello::Asked(number)) = (&self.socket, &self.hello) else { return };
         let mut bytes = Vec::with_capacity(64);
-        if encode(Header { number: *number, repeated: true }, &hello(), &mut bytes).is_ok() {
+        if encode(Header { number: *number, repeated: true, generation: self.host }, &hello(), &mut bytes)
+            .is_ok()
+        {
             let _ = socket::send(socket, &bytes, &[], Wait::No);
         }
     }

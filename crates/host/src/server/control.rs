@@ -298,6 +298,7 @@ impl Control {
         if fds.len() > socket::DESCRIPTORS {
             return Err(Error::new(ErrorKind::Protocol, "not a Commonhold message: too many descriptors"));
         }
+        let Some(header) = session.for_this_host(header) else { return Ok(true) };
         if complete {
             self.host.dispatch(session, header, request, fds);
         } else {

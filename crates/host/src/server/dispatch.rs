@@ -192,7 +192,7 @@ impl Host {
     fn perform(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        Header { number, repeated }: Header,
+        Header { number, repeated, .. }: Header,
         request: Request,
         fds: Vec<OwnedFd>,
         give: &mut Vec<Arc<OwnedFd>>,

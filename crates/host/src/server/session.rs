@@ -73,6 +73,10 @@ pub struct Session {
     closing: AtomicU32,
     /// Their numbers.
     answering: Mutex<HashSet<u64>>,
+    /// The generation of this host process, if it took the session over; else 0.
+    pub taken_over_by: u64,
+    /// Numbers of requests that were for the host before, and were read by this one.
+    passed_by: Mutex<HashSet<u64>>,
     /// Number for the next hold, in the vault.
     pub next_hold: AtomicU64,
 }
@@ -124,7 +128,9 @@ pub fn no_descriptor_left() -> Error {
 /// The last words to whoever does not become a client.
 pub fn refuse(socket: &OwnedFd, error: Error) {
     let mut bytes = Vec::new();
-    if encode(Header { number: 0, repeated: false }, &FromHost::Reply(Err(error)), &mut bytes).is_ok() {
+    if encode(Header { number: 0, repeated: false, generation: 0 }, &FromHost::Reply(Err(error)), &mut bytes)
+        .is_ok()
+    {
         let _ = socket::send(socket, &bytes, &[], Wait::No);
     }
 }
@@ -215,6 +221,8 @@ impl Session {
             next_hold: AtomicU64::new(0),
             closing: AtomicU32::new(0),
             answering: Mutex::default(),
+            taken_over_by: 0,
+            passed_by: Mutex::default(),
         }
     }
 
@@ -243,17 +251,27 @@ impl Session {
 
     /// Sends an answer. A client that does not read its answers loses its connection, nobody else notices.
     pub fn reply(&self, number: u64, reply: Result<Reply>, fds: &[BorrowedFd<'_>]) {
-        self.send(Header { number, repeated: false }, &FromHost::Reply(reply), fds, Duration::ZERO);
+        self.send(
+            Header { number, repeated: false, generation: 0 },
+            &FromHost::Reply(reply),
+            fds,
+            Duration::ZERO,
+        );
     }
 
     /// The same from a worker, who can wait a while for a client with many answers to read.
     pub fn reply_in_time(&self, number: u64, reply: Result<Reply>, fds: &[BorrowedFd<'_>]) {
-        self.send(Header { number, repeated: false }, &FromHost::Reply(reply), fds, PATIENCE);
+        self.send(Header { number, repeated: false, generation: 0 }, &FromHost::Reply(reply), fds, PATIENCE);
     }
 
     /// Sends something unasked.
     pub fn tell(&self, event: Event) {
-        self.send(Header { number: 0, repeated: false }, &FromHost::Event(event), &[], Duration::ZERO);
+        self.send(
+            Header { number: 0, repeated: false, generation: 0 },
+            &FromHost::Event(event),
+            &[],
+            Duration::ZERO,
+        );
     }
 
     fn send(&self, header: Header, message: &FromHost, fds: &[BorrowedFd<'_>], patience: Duration) {
@@ -339,8 +357,7 @@ impl Session {
         }
     }
 
-    /// Whether a request is to be worked on. One that is repeated while it is being worked on is not: a host that takes
-    /// over may read what was sent to the host before, begin with it, and then hear it again.
+    /// Whether a request is to be worked on. One that is repeated while it is being worked on is not.
     pub fn is_new(&self, header: Header) -> bool {
         header.number == 0 || lock(&self.answering).insert(header.number) || !header.repeated
     }
@@ -348,5 +365,69 @@ impl Session {
     /// The request of that number was answered.
     pub fn answered(&self, number: u64) {
         lock(&self.answering).remove(&number);
+    }
+
+    /// The header of a request that is for this host process. What a client sent before it heard of a host that took over is not:
+    /// what of it is not answered comes again, and would be done a second time, perhaps after what the client did next. That was
+    /// passed by, no host has worked on: so when it comes again it is not repeated.
+    pub fn for_this_host(&self, mut header: Header) -> Option<Header> {
+        if header.number == 0 || self.taken_over_by == 0 {
+            return Some(header);
+        }
+        let mut passed_by = lock(&self.passed_by);
+        if header.generation == self.taken_over_by {
+            header.repeated &= !passed_by.remove(&header.number);
+            return Some(header);
+        }
+        if !header.repeated && passed_by.len() < REQUESTS_AT_ONCE as usize {
+            passed_by.insert(header.number);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A session that a host of that generation took over.
+    fn taken_over_by(generation: u64) -> Session {
+        let who = Credentials { uid: 1, gid: 1, groups: Vec::new() };
+        let (socket, _) = socket::pair().unwrap();
+        let mut session =
+            Session::new(SessionId(1), who, Identity { pid: 1, start_ticks: 0 }, Arc::new(socket), None);
+        session.taken_over_by = generation;
+        session
+    }
+
+    fn header(number: u64, repeated: bool, generation: u64) -> Header {
+        Header { number, repeated, generation }
+    }
+
+    #[test]
+    fn only_what_was_sent_after_the_client_heard_of_this_host_is_for_it() {
+        let session = taken_over_by(3);
+        assert_eq!(session.for_this_host(header(5, true, 0)), None);
+        assert_eq!(session.for_this_host(header(6, true, 2)), None);
+        for repeated in [true, false] {
+            assert_eq!(session.for_this_host(header(5, repeated, 3)), Some(header(5, repeated, 3)));
+        }
+        // Nobody sends again what has no number.
+        assert_eq!(session.for_this_host(header(0, false, 0)), Some(header(0, false, 0)));
+        let begun_here = taken_over_by(0);
+        assert_eq!(begun_here.for_this_host(header(5, true, 0)), Some(header(5, true, 0)));
+    }
+
+    #[test]
+    fn what_was_passed_by_was_done_by_no_host_before() {
+        let session = taken_over_by(3);
+        assert_eq!(session.for_this_host(header(5, false, 0)), None);
+        assert_eq!(session.for_this_host(header(6, true, 2)), None);
+        assert_eq!(session.for_this_host(header(5, true, 3)), Some(header(5, false, 3)));
+        assert_eq!(session.for_this_host(header(6, true, 3)), Some(header(6, true, 3)));
+        for number in 1..=2 * u64::from(REQUESTS_AT_ONCE) {
+            assert_eq!(session.for_this_host(header(number, false, 0)), None);
+        }
+        assert_eq!(lock(&session.passed_by).len(), REQUESTS_AT_ONCE as usize);
     }
 }

@@ -180,6 +180,7 @@ impl Host {
         let mut session =
             Session::new(id, saved.credentials, process, socket.fd.clone().ok_or_else(bad)?, fd("pidfd"));
         session.share = share;
+        session.taken_over_by = self.vault.generation();
         *lock(&session.program) = saved.program;
         // The host before may have written it down.
         session.listed.store(true, Ordering::Release);
@@ -394,8 +395,9 @@ impl Host {
 
     /// Clients of the host before repeat what it did not answer.
     pub(super) fn tell_clients(&self) {
+        let generation = self.vault.generation();
         for session in self.sessions() {
-            session.tell(Event::HostReplaced);
+            session.tell(Event::HostReplaced { generation });
         }
     }
 

@@ -5,11 +5,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Version of the messages. Host and client must have the same: the error says which side is older.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 /// First bytes of every message.
 const MAGIC: [u8; 4] = *b"CmHd";
-const HEADER_BYTES: usize = 16;
+const HEADER_BYTES: usize = 24;
 
 /// What stands before the body of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct Header {
     pub number: u64,
     /// The request was sent before to a host process that is gone.
     pub repeated: bool,
+    /// Of the host process that the request is for: what [`super::Event::HostReplaced`] said last on this connection, or 0.
+    pub generation: u64,
 }
 
 /// Puts a message into `buffer` (emptied first).
@@ -27,6 +29,7 @@ pub fn encode<T: Serialize>(header: Header, body: &T, buffer: &mut Vec<u8>) -> R
     buffer.extend_from_slice(&PROTOCOL_VERSION.to_le_bytes());
     buffer.extend_from_slice(&u16::from(header.repeated).to_le_bytes());
     buffer.extend_from_slice(&header.number.to_le_bytes());
+    buffer.extend_from_slice(&header.generation.to_le_bytes());
     let whole = postcard::to_extend(body, std::mem::take(buffer))
         .map_err(|e| Error::new(ErrorKind::Protocol, format!("the message cannot be encoded: {e}")))?;
     *buffer = whole;
@@ -71,7 +74,6 @@ pub fn split(bytes: &[u8]) -> Result<(Header, &[u8])> {
         ));
     }
     let repeated = u16::from_le_bytes([bytes[6], bytes[7]]) & 1 != 0;
-    let mut number = [0; 8];
-    number.copy_from_slice(&bytes[8..16]);
-    Ok((Header { number: u64::from_le_bytes(number), repeated }, &bytes[HEADER_BYTES..]))
+    let word = |at: usize| bytes[at..at + 8].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    Ok((Header { number: word(8), repeated, generation: word(16) }, &bytes[HEADER_BYTES..]))
 }

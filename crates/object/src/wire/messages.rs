@@ -442,7 +442,10 @@ pub enum FromHost {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// A new host process took over: repeat what was not answered.
-    HostReplaced,
+    HostReplaced {
+        /// Its generation, for the headers of all requests from now on.
+        generation: u64,
+    },
     /// Bring in bytes of an object this connection is the pager of.
     PageIn {
         /// To be repeated in the answer.

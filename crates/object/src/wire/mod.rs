@@ -6,7 +6,9 @@
 //!
 //! Every request has a number, and a reply carries the number of its request. A request may arrive twice: when
 //! a host process is replaced, the client is told so ([`Event::HostReplaced`]) and repeats what was not
-//! answered, with [`Header::repeated`] set. So each request is idempotent: identities are chosen by the client
+//! answered, with [`Header::repeated`] set. That one works on what was sent after the client was told alone
+//! ([`Header::generation`]): each host process does a request once. The one before may have done it, too, and died before it
+//! answered. So each request is idempotent: identities are chosen by the client
 //! (mapping ids, the creation nonce), and a repeated removal of what is gone succeeds.
 
 mod frame;

@@ -157,10 +157,10 @@ fn chance(scene: &Local) {
     let (mut numbers, all) = (numbers(), descriptors());
     for round in 0..300 {
         let raw = scene.raw();
-        let length = [1, 15, 16, 17, 100, 4096, 100_000][round % 7];
+        let length = [1, 15, 24, 25, 100, 4096, 100_000][round % 7];
         let mut bytes: Vec<u8> = (0..length).map(|_| numbers.draw() as u8).collect();
-        if round % 3 != 0 && length >= 16 {
-            bytes[..16].copy_from_slice(&bytes_of(numbers.draw(), &Request::Status)[..16]);
+        if round % 3 != 0 && length >= 24 {
+            bytes[..24].copy_from_slice(&bytes_of(numbers.draw(), &Request::Status)[..24]);
             bytes[4..6].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
         }
         let fds: Vec<BorrowedFd<'_>> = (0..numbers.below(9)).map(|_| numbers.pick(&all).as_fd()).collect();
@@ -175,11 +175,11 @@ fn almost_right(scene: &Local) {
         for (number, request) in requests(&mut numbers).iter().enumerate() {
             let mut bytes = bytes_of(number as u64 + 10, request);
             for _ in 0..1 + numbers.below(3) {
-                let at = 16 + numbers.below((bytes.len() - 16).max(1) as u64) as usize;
+                let at = 24 + numbers.below((bytes.len() - 24).max(1) as u64) as usize;
                 if at < bytes.len() && numbers.below(4) > 0 {
                     bytes[at] ^= 1 << numbers.below(8);
                 } else {
-                    bytes.truncate(at.max(16));
+                    bytes.truncate(at.max(24));
                 }
             }
             let fds: Vec<BorrowedFd<'_>> =
