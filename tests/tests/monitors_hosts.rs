@@ -6,6 +6,7 @@ use commonhold_tests::host::kill_together;
 use commonhold_tests::{TestHost, Worker};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 /// It waits: for so long there is no answer.
@@ -265,9 +266,10 @@ fn a_semaphore_is_kept_while_hosts_are_killed() {
     second.iter().for_each(|worker| drop(worker.ok("by-name open x semaphore /x")));
     let (inside, done) = (AtomicU32::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        for worker in first.iter().chain(&second) {
+        let mut takers = Vec::new();
+        for worker in first.into_iter().chain(second) {
             let (inside, done) = (&inside, &done);
-            scope.spawn(move || {
+            takers.push(scope.spawn(move || {
                 while !done.load(Ordering::SeqCst) {
                     worker.ok("by-name acquire x 30000");
                     assert!(inside.fetch_add(1, Ordering::SeqCst) < 2, "more have it than may");
@@ -275,7 +277,8 @@ fn a_semaphore_is_kept_while_hosts_are_killed() {
                     inside.fetch_sub(1, Ordering::SeqCst);
                     worker.ok("by-name release x 1");
                 }
-            });
+                worker
+            }));
         }
         for killed in [1, 2, 0] {
             std::thread::sleep(Duration::from_millis(300));
@@ -284,6 +287,11 @@ fn a_semaphore_is_kept_while_hosts_are_killed() {
             hosts[killed].wait_for_other_host(before);
         }
         done.store(true, Ordering::SeqCst);
+        // Who ends while a home's process is followed by another would take with it what it did last.
+        let ended: Vec<_> = takers.into_iter().map(ScopedJoinHandle::join).collect();
+        assert!(ended.iter().all(Result::is_ok), "one cannot go on");
     });
-    assert_eq!(first[0].ok("by-name value x"), "2");
+    let after = hosts[0].worker();
+    after.ok("by-name open x semaphore /x");
+    assert_eq!(after.ok("by-name value x"), "2");
 }
