@@ -5,6 +5,8 @@ use commonhold_tests::crash::rounds;
 use commonhold_tests::host::kill_together;
 use commonhold_tests::{TestHost, Worker};
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 /// It waits: for so long there is no answer.
@@ -239,4 +241,57 @@ fn a_machine_that_is_lost_reads_no_more_and_breaks_the_round() {
     assert_eq!(workers[0].answer().expect_err("one is lost").kind, "Broken");
     workers[2].ok("by-name end x");
     workers[0].all("by-name read x 5000\nby-name end x");
+}
+
+/// What it wrote last is known to nobody, and so is whether it wrote: the next one is told.
+#[test]
+fn of_a_writer_on_a_machine_that_is_lost_the_next_is_told() {
+    let mut hosts = brief_cluster(2);
+    let workers = on(&hosts, "rwlock", "0");
+    workers[1].ok("by-name write x 5000");
+    let machine = hosts.remove(1);
+    kill_together(&[machine.processes(), vec![workers[1].pid()]].concat());
+    workers[0].refused("by-name read x 20000", "OwnerDied");
+    workers[0].refused("by-name write x 5000", "OwnerDied");
+    assert_eq!(workers[0].ok("by-name mend x 5000"), "true");
+    workers[0].all("by-name end x\nby-name read x 5000\nby-name end x");
+}
+
+/// Processes of hosts are killed while threads of all hosts take a semaphore: never more have it than may, and all go on.
+#[test]
+fn a_semaphore_is_kept_while_hosts_are_killed() {
+    let hosts = cluster(3);
+    let first = on(&hosts, "semaphore", "2");
+    let second: Vec<Worker> = hosts.iter().map(TestHost::worker).collect();
+    second.iter().for_each(|worker| drop(worker.ok("by-name open x semaphore /x")));
+    let (inside, done) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let mut takers = Vec::new();
+        for worker in first.into_iter().chain(second) {
+            let (inside, done) = (&inside, &done);
+            takers.push(scope.spawn(move || {
+                while !done.load(Ordering::SeqCst) {
+                    worker.ok("by-name acquire x 30000");
+                    assert!(inside.fetch_add(1, Ordering::SeqCst) < 2, "more have it than may");
+                    std::thread::sleep(Duration::from_millis(1));
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    worker.ok("by-name release x 1");
+                }
+                worker
+            }));
+        }
+        for killed in [1, 2, 0] {
+            std::thread::sleep(Duration::from_millis(300));
+            let before = hosts[killed].status().host_pid;
+            hosts[killed].kill_host();
+            hosts[killed].wait_for_other_host(before);
+        }
+        done.store(true, Ordering::SeqCst);
+        // Who ends while a home's process is followed by another would take with it what it did last.
+        let ended: Vec<_> = takers.into_iter().map(ScopedJoinHandle::join).collect();
+        assert!(ended.iter().all(Result::is_ok), "one cannot go on");
+    });
+    let after = hosts[0].worker();
+    after.ok("by-name open x semaphore /x");
+    assert_eq!(after.ok("by-name value x"), "2");
 }

@@ -231,3 +231,21 @@ fn nonsense_harms_nobody_but_those_who_wait() {
         assert!(!calls, "each ends by its deadline");
     }
 }
+
+#[test]
+fn whoever_has_a_lock_on_a_host_that_is_lost_may_have_written() {
+    let (memory, lock) = (Shared::new(), RwLock(0));
+    let monitor = Monitor { at: 0, kind: Kind::RwLock };
+    let (_, left) = monitor.take_away(&memory, true);
+    monitor.give(&memory, true, false, &same(&left));
+    assert_eq!(lock.read(&memory, ALIVE, Wait::No), Err(Refused::OwnerDied));
+    assert_eq!(lock.write(&memory, ALIVE, Wait::No), Ok(true));
+    lock.mend(&memory, ALIVE).unwrap();
+    lock.end_write(&memory, ALIVE).unwrap();
+    lock.read(&memory, ALIVE, Wait::No).unwrap();
+    lock.end_read(&memory, ALIVE).unwrap();
+    // Of one that died here it is known that it did not.
+    Mutex(0).lock(&memory, DEAD, Wait::No).unwrap();
+    settle(&memory, Kind::RwLock);
+    assert_eq!(lock.write(&memory, ALIVE, Wait::No), Ok(false));
+}

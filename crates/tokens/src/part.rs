@@ -120,10 +120,12 @@ impl Part {
         self.tokens.get(&index).map_or(self.has_others, |token| token.here && !token.parked)
     }
 
-    /// Tokens that are here, and that whoever lets them go gives to this host.
-    pub fn claimed(&self) -> Vec<u32> {
-        let claimed = self.tokens.iter().filter(|(_, token)| token.here && token.claimed);
-        claimed.map(|(index, _)| *index).collect()
+    /// Tokens in the hands of threads here that whoever lets them go gives to this host, or has given: who was about to say so may
+    /// have been killed. `is_away`: whether the word is of no thread here.
+    pub fn to_take(&self, is_away: impl Fn(u32) -> bool) -> Vec<u32> {
+        let at_hand = self.tokens.iter().filter(|(_, token)| token.here && !token.parked);
+        let to_take = at_hand.filter(|(index, token)| token.claimed || is_away(**index));
+        to_take.map(|(index, _)| *index).collect()
     }
 
     /// What it has, of tokens that are not as at first.
@@ -164,7 +166,8 @@ impl Part {
             Event::Wanted(_) | Event::Released { .. } => {}
             Event::Said { from, message } => self.said(from, message, actions),
             Event::Over(Timer::Taken(index)) => {
-                if self.tokens.get(&index).is_some_and(|token| token.here && token.claimed) {
+                // Also if no other host asked for it: it may be taken so that others hear of a change.
+                if self.tokens.get(&index).is_some_and(|token| token.here && !token.parked) {
                     actions.push(Action::Claim { index, firmly: true });
                 }
             }

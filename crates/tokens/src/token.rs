@@ -3,7 +3,7 @@
 use crate::event::{Has, Kept, State};
 use commonhold_coherence::HostId;
 use commonhold_primitives::between::{Given, Left};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// One token, as one host sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,8 +77,10 @@ impl Monitor {
 
     /// What came with the token, or is there after a count.
     pub fn comes(&mut self, me: HostId, mut state: State) {
-        state.watchers.retain(|host| *host != me);
-        state.readers.retain(|(host, _)| *host != me);
+        // Each once, whatever a host says: who watches is told of each change.
+        let (mut watch, mut read) = (BTreeSet::from([me]), BTreeSet::from([me]));
+        state.watchers.retain(|host| watch.insert(*host));
+        state.readers.retain(|(host, _)| read.insert(*host));
         self.state = state;
     }
 

@@ -92,7 +92,7 @@ impl Host {
         let writes = session.access(id).is_ok_and(|access| access.writes());
         let tokens = self.object(id).ok().and_then(|object| self.tokens_in_use(object.record().uuid));
         if let Some(tokens) = tokens.filter(|tokens| writes && index < tokens.mutexes()) {
-            if wanted { tokens.hear(Event::Wanted(index)) } else { tokens.let_go(index) }
+            if wanted { tokens.wanted(index) } else { tokens.let_go(index) }
         }
     }
 
@@ -238,6 +238,17 @@ impl Tokens {
         self.go_on(&mut lock(&self.state), [event].into());
     }
 
+    /// A thread here waits for a token: for one that is here too, if it was let go and its host has not heard that, or never does.
+    fn wanted(self: &Arc<Self>, index: u32) {
+        let mut state = lock(&self.state);
+        let mut events = VecDeque::new();
+        if state.part.is_at_hand(index) && !self.word(index).seen(&self.mapped).here {
+            self.claim(&mut state, (index, false), &mut events);
+        }
+        events.push_back(Event::Wanted(index));
+        self.go_on(&mut state, events);
+    }
+
     /// A thread here let a token go that is wanted elsewhere, or has ended with it.
     fn let_go(self: &Arc<Self>, index: u32) {
         let mut state = lock(&self.state);
@@ -353,8 +364,9 @@ impl Tokens {
     ) {
         let settles =
             free_monitors_of_the_dead(&self.mapped, 0..self.mapped.bytes(), self.kind, living, left);
-        let claimed = lock(&self.state).part.claimed();
-        claimed.into_iter().for_each(|index| self.let_go(index));
+        let is_away = |index| !self.word(index).seen(&self.mapped).here;
+        let to_take = lock(&self.state).part.to_take(is_away);
+        to_take.into_iter().for_each(|index| self.let_go(index));
         for index in settles {
             let is_at_hand = lock(&self.state).part.is_at_hand(index);
             if is_at_hand { self.let_go(index) } else { self.hear(Event::Wanted(index)) }

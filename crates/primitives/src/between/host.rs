@@ -5,7 +5,7 @@ use super::barrier::Barrier;
 use super::monitor::{
     CHANGES, LOCAL, LOOK, MISSED, MOVES, VALUE, WATCHED_ELSEWHERE, WATCHED_HERE, change_word,
 };
-use super::rwlock::{readers_here, with_others};
+use super::rwlock::{RwLock, readers_here, with_others};
 use crate::dead::{Named, each_of_the_dead};
 use crate::kind::Kind;
 use crate::memory::Memory;
@@ -112,9 +112,11 @@ impl Monitor {
 
     /// Takes it from the threads here. One that was woken for it is waited for, unless `firmly`.
     pub fn take_away(self, memory: &impl Memory, firmly: bool) -> (Taken, Left) {
-        let taken = self.mutex().take_away(memory, firmly);
-        if let Taken::Yes { .. } = taken {
+        let mut taken = self.mutex().take_away(memory, firmly);
+        if let Taken::Yes { died, .. } = &mut taken {
             self.settle(memory, 0);
+            // Who died in the monitor, and did not write, left nothing to mend.
+            *died &= self.kind != Kind::RwLock || RwLock::is_written(memory.load(self.at + VALUE));
         }
         (taken, self.left(memory))
     }
@@ -127,7 +129,10 @@ impl Monitor {
             return false;
         }
         let before = memory.load(self.at + CHANGES);
-        change_word(memory, self.at + VALUE, |_| given.value);
+        // Where an owner died whose host is lost, it may have written since that host said what the value was.
+        let is_written = died && self.kind == Kind::RwLock;
+        let value = if is_written { RwLock::written(given.value) } else { given.value };
+        change_word(memory, self.at + VALUE, |_| value);
         change_word(memory, self.at + LOCAL, |local| {
             let mut flags = local & (WATCHED_HERE | MISSED | LOOK);
             if given.is_watched {

@@ -42,6 +42,16 @@ pub(super) fn with_others(local: u64, count: u32) -> u64 {
 }
 
 impl RwLock {
+    /// Whether a value says that a thread writes.
+    pub(super) fn is_written(value: u64) -> bool {
+        value & WRITES != 0
+    }
+
+    /// The same value, and it says so.
+    pub(super) fn written(value: u64) -> u64 {
+        value | WRITES
+    }
+
     fn inside(self) -> Inside {
         Inside(self.0)
     }

@@ -1,6 +1,6 @@
 //! What ends: clients, processes of hosts, machines, and the use of the object on a host.
 
-use super::memory::BYTES;
+use super::memory::{BYTES, Told};
 use super::world::{Does, HOME, Thread, World};
 use commonhold_coherence::HostId;
 use commonhold_primitives::Taken;
@@ -15,6 +15,8 @@ impl World {
             self.died.insert(index);
         }
         self.threads[number].does = Does::Dead;
+        // It may have been killed when it had let a token go, and before it said so. (What others said is looked for all the same.)
+        self.machines[machine].told.retain(|(_, told)| *told != Told::Released);
         self.free_the_dead(machine);
     }
 
@@ -27,8 +29,13 @@ impl World {
         let settles = self.with_words(machine, |words| {
             free_monitors_of_the_dead(words, 0..bytes, kind, || living.clone(), None)
         });
-        let claimed = self.machines[machine].part.as_ref().map_or_else(Vec::new, Part::claimed);
-        claimed.into_iter().for_each(|index| self.claim(machine, index, false));
+        let plan = self.plan.clone();
+        let away: Vec<bool> = self.with_words(machine, |words| {
+            (0..plan.mutexes).map(|index| !plan.at(index).seen(words).here).collect()
+        });
+        let to_take = |part: &Part| part.to_take(|index| away[index as usize]);
+        let to_take = self.machines[machine].part.as_ref().map_or_else(Vec::new, to_take);
+        to_take.into_iter().for_each(|index| self.claim(machine, index, false));
         for index in settles {
             let part = self.machines[machine].part.as_ref();
             if part.is_some_and(|part| part.is_at_hand(index)) {
