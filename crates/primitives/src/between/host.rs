@@ -181,8 +181,9 @@ impl Monitor {
     /// [`free_of_the_dead`](crate::free_of_the_dead).
     fn free(self, memory: &impl Memory, named: &[Named], left: Option<u32>) -> bool {
         let (owner, members): (Vec<&Named>, Vec<&Named>) = named.iter().partition(|word| word.at == self.at);
-        owner.iter().for_each(|word| self.mutex().free_of(memory, word.word, 1));
+        let free_owner = || owner.iter().for_each(|word| self.mutex().free_of(memory, word.word, 1));
         if !self.has_state() {
+            free_owner();
             return false;
         }
         let is_barrier = self.kind != Kind::RwLock;
@@ -193,6 +194,7 @@ impl Monitor {
         }
         // Said before they are forgotten: if the host dies in between, the next one says it again.
         change_word(memory, self.at + LOCAL, |local| local | flags);
+        free_owner();
         members.iter().filter(is_for_us).for_each(|word| _ = word.forget(memory));
         flags != 0
     }
