@@ -187,6 +187,6 @@ pub fn map_request(object: ObjectId, address: u64, length: u64) -> MapRequest {
 /// A message.
 pub fn bytes_of(number: u64, request: &Request) -> Vec<u8> {
     let mut bytes = Vec::new();
-    encode(Header { number, repeated: false, generation: 0 }, request, &mut bytes).expect("encode");
+    encode(Header::of(number), request, &mut bytes).expect("encode");
     bytes
 }

@@ -64,12 +64,7 @@ fn a_refusal_is_told_as_it_is() {
 #[test]
 fn garbage_is_an_error_and_the_next_call_begins_anew() {
     let mut no_message = Vec::new();
-    encode(
-        Header { number: 1, repeated: false, generation: 0 },
-        &FromHost::Reply(Ok(Reply::Done)),
-        &mut no_message,
-    )
-    .unwrap();
+    encode(Header::of(1), &FromHost::Reply(Ok(Reply::Done)), &mut no_message).unwrap();
     no_message.truncate(24);
     no_message.push(0xff);
     for garbage in [vec![0xff; 100], b"CmHd".to_vec(), vec![0; 16], no_message] {
@@ -86,7 +81,7 @@ fn another_version_is_named_and_nothing_hangs() {
     let fake = FakeHost::start();
     fake.rule(|_, _| {
         let mut bytes = Vec::new();
-        let header = Header { number: 1, repeated: false, generation: 0 };
+        let header = Header::of(1);
         encode(header, &FromHost::Reply(Ok(Reply::Done)), &mut bytes).unwrap();
         bytes[4] = 99;
         Do::Raw(bytes)

@@ -32,7 +32,7 @@ fn round_trip() {
 #[test]
 fn another_version_is_named_in_the_error() {
     let mut buffer = Vec::new();
-    encode(Header { number: 1, repeated: false, generation: 0 }, &Request::Status, &mut buffer).unwrap();
+    encode(Header::of(1), &Request::Status, &mut buffer).unwrap();
     buffer[4..6].copy_from_slice(&(PROTOCOL_VERSION + 1).to_le_bytes());
     let error = decode::<Request>(&buffer).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Version);
@@ -42,7 +42,7 @@ fn another_version_is_named_in_the_error() {
 #[test]
 fn a_name_is_checked_when_it_is_decoded() {
     let mut buffer = Vec::new();
-    let header = Header { number: 1, repeated: false, generation: 0 };
+    let header = Header::of(1);
     let request = Request::Open { name: Name::new("/abc").unwrap(), access: Access::Read };
     encode(header, &request, &mut buffer).unwrap();
     let at = buffer.windows(4).position(|w| w == b"/abc").unwrap();
@@ -60,7 +60,7 @@ proptest! {
     #[test]
     fn damaged_messages_never_panic(which in 0usize..4, flips in prop::collection::vec((any::<usize>(), any::<u8>()), 1..6), cut in any::<usize>()) {
         let mut buffer = Vec::new();
-        encode(Header { number: 9, repeated: false, generation: 0 }, &sample()[which], &mut buffer).unwrap();
+        encode(Header::of(9), &sample()[which], &mut buffer).unwrap();
         for (at, with) in flips {
             let at = at % buffer.len();
             buffer[at] = with;
@@ -73,7 +73,7 @@ proptest! {
     fn events_round_trip(call in any::<u64>(), data in prop::collection::vec(any::<u8>(), 0..1000)) {
         let mut buffer = Vec::new();
         let event = FromHost::Event(Event::PageOut { call, object: "/x".into(), offset: 0, data });
-        encode(Header { number: 0, repeated: false, generation: 0 }, &event, &mut buffer).unwrap();
+        encode(Header::of(0), &event, &mut buffer).unwrap();
         prop_assert_eq!(decode::<FromHost>(&buffer).unwrap().1, event);
     }
 }

@@ -22,7 +22,7 @@ pub const REPLIES: Format = Format::new("replies", 4096, replies, sample_replies
 /// From whoever reaches the address of `--metrics`.
 pub const QUESTIONS: Format = Format::new("questions", 9000, questions, sample_questions);
 
-const HEADER: Header = Header { number: 1, repeated: false, generation: 0 };
+const HEADER: Header = Header::of(1);
 
 /// Both ways: as a whole message, and as the body behind a good header, so that most inputs get past it.
 fn read<T: Serialize + DeserializeOwned + PartialEq + Debug>(bytes: &[u8], each: fn(&T)) {

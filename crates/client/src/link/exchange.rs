@@ -10,7 +10,7 @@ use super::dispatch::Heard;
 use super::{Greeting, Shared, State, lock};
 use crate::{Error, ErrorKind, Result};
 use commonhold_object::error::Doing;
-use commonhold_object::wire::{Header, Reply, Request, encode};
+use commonhold_object::wire::{Header, Reply, Request, encode, readdress};
 use commonhold_sys::socket::{self, Wait};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl Shared {
     pub(crate) fn call(&'static self, call: Call<'_>) -> Result<Answer> {
         let number = self.next_number();
         let mut bytes = Vec::with_capacity(128);
-        let mut header = Header { number, repeated: false, generation: 0 };
+        let mut header = Header::of(number);
         encode(header, call.request, &mut bytes)?;
         let pending = Pending { waiter: std::thread::current(), step: Step::Send, on_loss: call.on_loss };
         lock(&self.state).pending.insert(number, pending);
@@ -131,9 +131,7 @@ impl Shared {
                 }
             };
             header.generation = generation;
-            if header.repeated || generation != 0 {
-                encode(header, call.request, &mut bytes)?;
-            }
+            readdress(header, &mut bytes);
             header.repeated |= self.transmit(number, &socket, &bytes, call.fds)?;
         }
     }
@@ -205,7 +203,7 @@ impl Shared {
     /// Sends what needs no answer, if there is a connection of that generation.
     pub(crate) fn note(&self, request: &Request, generation: u64) {
         let mut bytes = Vec::with_capacity(64);
-        if encode(Header { number: 0, repeated: false, generation: 0 }, request, &mut bytes).is_err() {
+        if encode(Header::of(0), request, &mut bytes).is_err() {
             return;
         }
         let state = lock(&self.state);

@@ -174,7 +174,7 @@ impl Shared {
         set_timeouts(socket)?;
         let number = self.next_number();
         let mut bytes = Vec::with_capacity(64);
-        encode(Header { number, repeated: false, generation: 0 }, &hello(), &mut bytes)?;
+        encode(Header::of(number), &hello(), &mut bytes)?;
         let refused = |e| last_words(socket).unwrap_or_else(|| locate::no_host(&self.directory, &e));
         socket::send(socket, &bytes, &[], Wait::Yes).map_err(refused)?;
         let hello = Hello::Asked(number);

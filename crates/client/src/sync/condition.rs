@@ -60,7 +60,7 @@ impl Condition {
         let its = (mutex.raw(), &mutex.place.inner.memory);
         let memory = &self.place.inner.memory;
         let waited = if self.place.is_between_hosts() {
-            self.place.who()?;
+            self.place.who()?; // its words may be gone, though the mutex's are not
             self.between().wait(memory, its, who, wait)
         } else {
             self.raw().wait(memory, its, who, wait)

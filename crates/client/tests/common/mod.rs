@@ -144,12 +144,7 @@ impl FakeHost {
     pub fn tell(&self, event: Event) {
         for socket in self.state.lock().unwrap().sockets.iter() {
             let mut bytes = Vec::new();
-            encode(
-                Header { number: 0, repeated: false, generation: 0 },
-                &FromHost::Event(event.clone()),
-                &mut bytes,
-            )
-            .unwrap();
+            encode(Header::of(0), &FromHost::Event(event.clone()), &mut bytes).unwrap();
             let _ = socket::send(&**socket, &bytes, &[], Wait::Yes);
         }
     }
@@ -157,8 +152,7 @@ impl FakeHost {
     /// The same on the latest connection alone.
     pub fn tell_last(&self, event: Event) {
         let mut bytes = Vec::new();
-        encode(Header { number: 0, repeated: false, generation: 0 }, &FromHost::Event(event), &mut bytes)
-            .unwrap();
+        encode(Header::of(0), &FromHost::Event(event), &mut bytes).unwrap();
         let state = self.state.lock().unwrap();
         socket::send(&**state.sockets.last().unwrap(), &bytes, &[], Wait::Yes).unwrap();
     }
@@ -213,7 +207,7 @@ fn serve(state: &Arc<Mutex<State>>, socket: &Arc<OwnedFd>) {
             }
             Do::Refuse(error) => {
                 let refusal: FromHost = FromHost::Reply(Err(error));
-                encode(Header { number: 0, repeated: false, generation: 0 }, &refusal, &mut out).unwrap();
+                encode(Header::of(0), &refusal, &mut out).unwrap();
                 let _ = socket::send(&**socket, &out, &[], Wait::Yes);
                 let _ = rustix::net::shutdown(&**socket, rustix::net::Shutdown::Both);
                 return;
@@ -225,8 +219,7 @@ fn serve(state: &Arc<Mutex<State>>, socket: &Arc<OwnedFd>) {
         };
         drop(now);
         if let Some(answer) = answer.filter(|_| header.number != 0) {
-            encode(Header { number: header.number, repeated: false, generation: 0 }, &answer, &mut out)
-                .unwrap();
+            encode(Header::of(header.number), &answer, &mut out).unwrap();
             let fds: Vec<BorrowedFd<'_>> = give.iter().map(|fd: &OwnedFd| fd.as_fd()).collect();
             let _ = socket::send(&**socket, &out, &fds, Wait::Yes);
         }

@@ -158,11 +158,7 @@ impl PagerLines {
             let line = self.find(question)?;
             let call = self.next_call.fetch_add(1, Ordering::Relaxed) + 1;
             let mut message = Vec::new();
-            encode(
-                Header { number: 0, repeated: false, generation: 0 },
-                &FromHost::Event(event(call)),
-                &mut message,
-            )?;
+            encode(Header::of(0), &FromHost::Event(event(call)), &mut message)?;
             let (sender, receiver) = sync_channel(1);
             lock(&line.waiting).insert(call, sender);
             let answer = match socket::send(&*line.socket, &message, &[], Wait::No) {

@@ -128,9 +128,7 @@ pub fn no_descriptor_left() -> Error {
 /// The last words to whoever does not become a client.
 pub fn refuse(socket: &OwnedFd, error: Error) {
     let mut bytes = Vec::new();
-    if encode(Header { number: 0, repeated: false, generation: 0 }, &FromHost::Reply(Err(error)), &mut bytes)
-        .is_ok()
-    {
+    if encode(Header::of(0), &FromHost::Reply(Err(error)), &mut bytes).is_ok() {
         let _ = socket::send(socket, &bytes, &[], Wait::No);
     }
 }
@@ -251,27 +249,17 @@ impl Session {
 
     /// Sends an answer. A client that does not read its answers loses its connection, nobody else notices.
     pub fn reply(&self, number: u64, reply: Result<Reply>, fds: &[BorrowedFd<'_>]) {
-        self.send(
-            Header { number, repeated: false, generation: 0 },
-            &FromHost::Reply(reply),
-            fds,
-            Duration::ZERO,
-        );
+        self.send(Header::of(number), &FromHost::Reply(reply), fds, Duration::ZERO);
     }
 
     /// The same from a worker, who can wait a while for a client with many answers to read.
     pub fn reply_in_time(&self, number: u64, reply: Result<Reply>, fds: &[BorrowedFd<'_>]) {
-        self.send(Header { number, repeated: false, generation: 0 }, &FromHost::Reply(reply), fds, PATIENCE);
+        self.send(Header::of(number), &FromHost::Reply(reply), fds, PATIENCE);
     }
 
     /// Sends something unasked.
     pub fn tell(&self, event: Event) {
-        self.send(
-            Header { number: 0, repeated: false, generation: 0 },
-            &FromHost::Event(event),
-            &[],
-            Duration::ZERO,
-        );
+        self.send(Header::of(0), &FromHost::Event(event), &[], Duration::ZERO);
     }
 
     fn send(&self, header: Header, message: &FromHost, fds: &[BorrowedFd<'_>], patience: Duration) {

@@ -1,5 +1,5 @@
-//! Mutexes and monitors that hosts share (`docs/PRIMITIVES.md`, "Between hosts"): the words in memory of this host's clients, and this host's
-//! part of where the tokens are.
+//! Mutexes and monitors that hosts share (`docs/PRIMITIVES.md`, "Between hosts"): the words in memory of this host's clients, and
+//! this host's part of where the tokens are.
 //!
 //! One lock for each object holds the part and what it wants done. Whoever has it exchanges words, wakes threads, and hands messages
 //! to connections: it waits for nobody.

@@ -135,7 +135,7 @@ fn play(end: &OwnedFd, calls: &Mutex<Vec<u64>>, mut behave: impl FnMut(&Event) -
 
 fn send(end: &OwnedFd, call: u64, result: PagerReply) -> std::io::Result<()> {
     let mut message = Vec::new();
-    let header = Header { number: 0, repeated: false, generation: 0 };
+    let header = Header::of(0);
     encode(header, &Request::PagerAnswer { call, result }, &mut message).unwrap();
     socket::send(end, &message, &[], Wait::Yes)
 }

@@ -22,14 +22,32 @@ pub struct Header {
     pub generation: u64,
 }
 
+impl Header {
+    /// Of what is sent for the first time, to whichever host process reads it.
+    pub const fn of(number: u64) -> Header {
+        Header { number, repeated: false, generation: 0 }
+    }
+
+    fn bytes(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&PROTOCOL_VERSION.to_le_bytes());
+        bytes[6..8].copy_from_slice(&u16::from(self.repeated).to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.number.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.generation.to_le_bytes());
+        bytes
+    }
+}
+
+/// Gives a message that [`encode`] made another header.
+pub fn readdress(header: Header, message: &mut [u8]) {
+    message[..HEADER_BYTES].copy_from_slice(&header.bytes());
+}
+
 /// Puts a message into `buffer` (emptied first).
 pub fn encode<T: Serialize>(header: Header, body: &T, buffer: &mut Vec<u8>) -> Result<()> {
     buffer.clear();
-    buffer.extend_from_slice(&MAGIC);
-    buffer.extend_from_slice(&PROTOCOL_VERSION.to_le_bytes());
-    buffer.extend_from_slice(&u16::from(header.repeated).to_le_bytes());
-    buffer.extend_from_slice(&header.number.to_le_bytes());
-    buffer.extend_from_slice(&header.generation.to_le_bytes());
+    buffer.extend_from_slice(&header.bytes());
     let whole = postcard::to_extend(body, std::mem::take(buffer))
         .map_err(|e| Error::new(ErrorKind::Protocol, format!("the message cannot be encoded: {e}")))?;
     *buffer = whole;

@@ -14,7 +14,7 @@
 mod frame;
 mod messages;
 
-pub use frame::{Header, PROTOCOL_VERSION, decode, encode, split};
+pub use frame::{Header, PROTOCOL_VERSION, decode, encode, readdress, split};
 pub use messages::{
     Event, FromHost, HelloReply, MapRequest, Offered, OpenReply, PagerReply, Reply, Request, Sizing,
     SnapshotRequest,
