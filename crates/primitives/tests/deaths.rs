@@ -18,18 +18,8 @@ fn free(memory: &Shared, kind: Kind) {
     free_of_the_dead(memory, 0..2 * kind.bytes(), kind, || (1..DEAD.member).collect(), None);
 }
 
-/// Kills a process that does that after every step, and calls `then`, which is told whether it was.
 fn after_every_step(kind: Kind, job: impl Fn(&Shared), then: impl Fn(&Shared)) {
-    for steps in 0.. {
-        let memory = Shared::new();
-        let killed = memory.is_killed(steps, || job(&memory));
-        free(&memory, kind);
-        then(&memory);
-        if !killed {
-            assert!(steps > 1);
-            return;
-        }
-    }
+    shared::after_every_step(job, |memory| free(memory, kind), then);
 }
 
 #[test]

@@ -31,16 +31,7 @@ fn settle(memory: &Shared, kind: Kind) {
 }
 
 fn after_every_step(kind: Kind, job: impl Fn(&Shared), then: impl Fn(&Shared)) {
-    for steps in 0.. {
-        let memory = Shared::new();
-        let killed = memory.is_killed(steps, || job(&memory));
-        settle(&memory, kind);
-        then(&memory);
-        if !killed {
-            assert!(steps > 1);
-            return;
-        }
-    }
+    shared::after_every_step(job, |memory| settle(memory, kind), then);
 }
 
 #[test]

@@ -91,3 +91,18 @@ impl Shared {
         Wait::Until(self.now() + Duration::from_secs(3))
     }
 }
+
+/// Kills a process that does that after every step, has its host free what it had, and looks what is left; until it comes to its
+/// end before it is killed.
+pub fn after_every_step(job: impl Fn(&Shared), free: impl Fn(&Shared), then: impl Fn(&Shared)) {
+    for steps in 0.. {
+        let memory = Shared::new();
+        let killed = memory.is_killed(steps, || job(&memory));
+        free(&memory);
+        then(&memory);
+        if !killed {
+            assert!(steps > 1);
+            return;
+        }
+    }
+}
