@@ -115,7 +115,7 @@ fn messages(object: u128, own: &Member, of_others: &Member) -> Vec<Message> {
         Call::WhereIs(object),
         Call::Use { object: object + 1, who: root(), access: Access::ReadWrite, number: 1, types: 0 },
         Call::GaveUp { home: of_others.host, object, former: of_others.host, number: 1 },
-        Call::Leave { object, number: 1 },
+        Call::Leave { object, number: 1, tokens: None },
         Call::About(object),
         Call::Lost { object, pages: (u64::MAX - 1, u64::MAX) },
         Call::Look { name: name("/shared"), who: root() },
@@ -180,7 +180,7 @@ fn garbage_cuts_its_sender_off_and_nobody_else_notices() {
         let hosts = acquainted(&scout, &bystanders);
         scout.join(hosts[0], Vec::new()).unwrap();
         let object = open(&scout, hosts[0], "/shared").object;
-        scout.ask(hosts[0], Call::Leave { object, number: 1 }).unwrap();
+        scout.ask(hosts[0], Call::Leave { object, number: 1, tokens: None }).unwrap();
         scout.tell(hosts[0], &Message::Call { number: 0, call: Call::Resign }, &[]).unwrap();
         object
     };
@@ -268,7 +268,7 @@ fn nobody_speaks_for_others_or_about_what_is_not_open_to_it() {
                 .unwrap_err();
         assert_eq!(why.kind, ErrorKind::Exists, "{why}");
         let shared = open(&stranger, hosts[home], "/shared").object;
-        call(home, Call::Leave { object: shared, number: 1 }).unwrap();
+        call(home, Call::Leave { object: shared, number: 1, tokens: None }).unwrap();
         // Not open to it any more.
         for (to, asked, says) in [
             (home, Call::Sync { object: shared, offset: 0, length: 4096, freeze: false }, "no process of"),

@@ -257,6 +257,31 @@ fn of_a_writer_on_a_machine_that_is_lost_the_next_is_told() {
     workers[0].all("by-name end x\nby-name read x 5000\nby-name end x");
 }
 
+/// What it did last the next home hears, also if that is replaced again.
+#[test]
+fn who_ends_while_the_home_is_replaced_leaves_what_it_did() {
+    let hosts = cluster(2);
+    let at_home = hosts[0].worker();
+    at_home.ok("by-name create x semaphore /x 2 hosts");
+    let mut value = 2;
+    for is_replaced_again in [false, true] {
+        let leaves = hosts[1].worker();
+        leaves.ok("by-name open x semaphore /x");
+        leaves.ok("by-name release x 5");
+        value += 5;
+        let before = hosts[0].status().host_pid;
+        hosts[0].kill_host();
+        drop(leaves);
+        hosts[0].wait_for_other_host(before);
+        if is_replaced_again {
+            let before = hosts[0].status().host_pid;
+            hosts[0].kill_host();
+            hosts[0].wait_for_other_host(before);
+        }
+        assert_eq!(at_home.ok("by-name value x"), value.to_string());
+    }
+}
+
 /// Processes of hosts are killed while threads of all hosts take a semaphore: never more have it than may, and all go on.
 #[test]
 fn a_semaphore_is_kept_while_hosts_are_killed() {
@@ -287,7 +312,6 @@ fn a_semaphore_is_kept_while_hosts_are_killed() {
             hosts[killed].wait_for_other_host(before);
         }
         done.store(true, Ordering::SeqCst);
-        // Who ends while a home's process is followed by another would take with it what it did last.
         let ended: Vec<_> = takers.into_iter().map(ScopedJoinHandle::join).collect();
         assert!(ended.iter().all(Result::is_ok), "one cannot go on");
     });

@@ -90,7 +90,7 @@ fn what_was_given_up_before_a_host_began_again_is_not_taken_from_it() {
     for late in [
         Call::GaveUp { home: guest.home, object, former: guest.stranger.me.host, number: 6 },
         Call::GaveUp { home: guest.home, object, former: guest.stranger.me.host, number: 7 },
-        Call::Leave { object, number: 5 },
+        Call::Leave { object, number: 5, tokens: None },
     ] {
         guest.stranger.ask(guest.home, late).unwrap();
     }

@@ -20,6 +20,5 @@ pub const NOT_SIMULATED: &[&str] = &[
     "a home whose role moves",
     "a machine that is lost, a home whose process is replaced, and a host that leaves, all within seconds: then it may not be said \
      that an owner died (seed 10516 with `leave`)",
-    "of monitors: a machine that is lost, and a home whose process is replaced in the moment in which a host leaves: what their \
-     threads did last is lost (seed 13116 with `leave`)",
+    "of monitors: a machine that is lost",
 ];

@@ -3,7 +3,7 @@
 //! was on its way is of an earlier count, and is not heard any more.
 
 use crate::early::Early;
-use crate::event::{Action, Event, Has, Kept, Message, Placed, State, Timer};
+use crate::event::{Action, Event, Has, Kept, Leaving, Message, Placed, State, Timer};
 use crate::part::{Home, Part, Phase, Said};
 use crate::token::{Monitor, Token};
 use commonhold_coherence::HostId;
@@ -40,8 +40,9 @@ impl Gathered {
 
 impl Home {
     /// A host left that had this. If it has come and left again since the last count: what it had either time.
-    fn has_left(&mut self, host: HostId, has: Has) {
-        let known = self.left.entry((host, has.index)).or_insert(has);
+    fn has_left(&mut self, host: HostId, at: u64, has: Has) {
+        let (knew, known) = self.left.entry((host, has.index)).or_insert((at, has));
+        *knew = at.max(*knew);
         known.here |= has.here;
         known.died |= has.died;
         known.went_to = has.went_to.or(known.went_to);
@@ -65,12 +66,11 @@ impl Part {
             }
             // What it said to a home that does not know yet that it is: who follows it says it again.
             Event::Lost(host) if self.home.is_none() => self.early.forget(host),
+            Event::Lost(host) if self.at_home.gone.remove(&host) => {}
             Event::Lost(host) if self.at_home.users.contains_key(&host) => {
                 actions.push(Action::Wait(Timer::Follows(host)));
             }
-            Event::Follows { former, by } if self.at_home.users.contains_key(&by) => {
-                self.gone(former, actions);
-            }
+            Event::Follows { former, by } if self.has_spoken(by) => self.gone(former, actions),
             Event::Over(Timer::Follows(host)) => {
                 self.at_home.has_lost |= self.at_home.users.contains_key(&host);
                 self.gone(host, actions);
@@ -103,6 +103,11 @@ impl Part {
         }
     }
 
+    /// At the home: whether a host has said what it has, or had.
+    fn has_spoken(&self, host: HostId) -> bool {
+        self.at_home.users.contains_key(&host) || self.at_home.gone.contains(&host)
+    }
+
     /// A host takes part no more.
     fn gone(&mut self, host: HostId, actions: &mut Vec<Action>) {
         if host != self.me && self.is_home() && self.at_home.users.remove(&host).is_some() {
@@ -118,10 +123,7 @@ impl Part {
             Message::Join { count, known, has } if self.is_home() => {
                 self.joins(from, count, (known, has), actions);
             }
-            Message::Leave { has } if self.is_home() && self.at_home.users.contains_key(&from) => {
-                has.into_iter().for_each(|has| self.at_home.has_left(from, has));
-                self.gone(from, actions);
-            }
+            Message::Leave(leaving) if self.is_home() => self.leaves_home(from, leaving, actions),
             Message::Counted { count, known, has } if self.is_home() && count == self.count => {
                 let known = known.min(self.known);
                 if let Some(said) = self.at_home.users.get_mut(&from) {
@@ -143,6 +145,19 @@ impl Part {
         }
     }
 
+    /// A host leaves. It says so again until this home has counted. One that this home does not know took part with the process before
+    /// it: what it had is worth nothing where a later count has ended.
+    fn leaves_home(&mut self, from: HostId, leaving: Leaving, actions: &mut Vec<Action>) {
+        let Leaving { known, has } = leaving;
+        let takes_part = self.at_home.users.remove(&from).is_some();
+        let is_known = !self.at_home.gone.insert(from);
+        if takes_part || !is_known && (known == 0 || known >= self.known) {
+            let at = if takes_part { u64::MAX } else { known };
+            has.into_iter().for_each(|has| self.at_home.has_left(from, at, has));
+            self.count_anew(actions);
+        }
+    }
+
     fn joins(&mut self, from: HostId, heard: u64, said: Said, actions: &mut Vec<Action>) {
         let has_nothing = said.1.is_empty() && heard <= self.count;
         // Who was not there when this home counted last knows less than who was.
@@ -150,6 +165,7 @@ impl Part {
         let is_new = !self.at_home.users.contains_key(&from);
         self.at_home.heard = self.at_home.heard.max(heard);
         self.at_home.users.insert(from, Some(said.clone()));
+        self.at_home.gone.remove(&from);
         if self.phase == Phase::Begun && has_nothing && is_new {
             let count = self.count;
             actions.push(Action::Send(from, Message::Begin { count, placed: Vec::new() }));
@@ -221,12 +237,15 @@ impl Part {
                 }
             }
         }
-        for has in self.at_home.left.values() {
+        let newest = self.at_home.users.values().flatten().map(|(known, _)| *known).max().unwrap_or(0);
+        for (at, has) in self.at_home.left.values() {
             let gathered = all.entry(has.index).or_default();
-            gathered.went(has, &self.at_home);
             gathered.kept = gathered.kept.max(has.kept);
-            if has.here {
-                gathered.left = Some(has.died);
+            if *at >= newest {
+                gathered.went(has, &self.at_home);
+                if has.here {
+                    gathered.left = Some(has.died);
+                }
             }
         }
         self.at_home.left.clear();

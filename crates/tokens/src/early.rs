@@ -65,9 +65,8 @@ impl Message {
             Message::Token { index, queue, state, .. } => {
                 *index < mutexes && queue.len() <= MOST_HOSTS && state.is_sound()
             }
-            Message::Join { has, .. } | Message::Leave { has } | Message::Counted { has, .. } => {
-                has_order(has)
-            }
+            Message::Join { has, .. } | Message::Counted { has, .. } => has_order(has),
+            Message::Leave(leaving) => has_order(&leaving.has),
             Message::Count { .. } => true,
             Message::Begin { placed, .. } => {
                 let few =

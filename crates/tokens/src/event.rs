@@ -63,6 +63,15 @@ pub struct Placed {
     pub state: State,
 }
 
+/// What a host says that takes part no more.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Leaving {
+    /// The last count whose end it heard of.
+    pub known: u64,
+    /// What it had.
+    pub has: Vec<Has>,
+}
+
 /// What hosts say to each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Message {
@@ -105,10 +114,7 @@ pub enum Message {
         has: Vec<Has>,
     },
     /// To the home: the sender takes part no more.
-    Leave {
-        /// What it had.
-        has: Vec<Has>,
-    },
+    Leave(Leaving),
     /// From the home: it counts. Nothing moves until it has.
     Count {
         /// The number of this count.

@@ -21,5 +21,5 @@ mod event;
 mod part;
 mod token;
 
-pub use event::{Action, Event, Has, Kept, Message, Placed, State, Timer};
+pub use event::{Action, Event, Has, Kept, Leaving, Message, Placed, State, Timer};
 pub use part::Part;

@@ -1,11 +1,11 @@
 //! A host's part of one object: requests, hand-overs.
 
 use crate::early::{Early, MOST_HOSTS};
-use crate::event::{Action, Event, Has, Message, State, Timer};
+use crate::event::{Action, Event, Has, Leaving, Message, State, Timer};
 use crate::token::{Monitor, Token};
 use commonhold_coherence::HostId;
 use commonhold_primitives::between::{Left, Seen};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How far a part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,8 +25,10 @@ pub(crate) struct Home {
     pub users: BTreeMap<HostId, Option<Said>>,
     /// The greatest count that any of them has heard of from a home before.
     pub heard: u64,
-    /// What those had who left since the last count, of each mutex.
-    pub left: BTreeMap<(HostId, u32), Has>,
+    /// What those had who left since the last count, of each mutex, and the count that they knew.
+    pub left: BTreeMap<(HostId, u32), (u64, Has)>,
+    /// Who left, and is a member of the cluster still.
+    pub gone: BTreeSet<HostId>,
     /// It waits for those who took part with the process before it.
     pub opens: bool,
     /// Since the last count one was lost.
@@ -110,6 +112,11 @@ impl Part {
         self.home == Some(self.me)
     }
 
+    /// Whether this host is the home, and has counted what all said: its words have it, for the process that follows this one.
+    pub fn has_counted(&self) -> bool {
+        self.is_home() && self.phase == Phase::Begun
+    }
+
     /// Whether a token is here.
     pub fn is_here(&self, index: u32) -> bool {
         self.tokens.get(&index).map_or(self.has_others, |token| token.here)
@@ -133,9 +140,9 @@ impl Part {
         self.tokens.iter().map(|(index, token)| token.has(*index)).collect()
     }
 
-    /// What it says to the home when nobody here uses the object any more. `taken`: of a token that is taken from the threads here
-    /// for that, whether an owner died, and what the memory has of the monitor.
-    pub fn leaves(mut self, taken: impl Fn(u32) -> Option<(bool, Left)>) -> Message {
+    /// What it says to the home when nobody here uses the object any more: to one after the other, until one has heard it. `taken`:
+    /// of a token that is taken from the threads here for that, whether an owner died, and what the memory has of the monitor.
+    pub fn leaves(mut self, taken: impl Fn(u32) -> Option<(bool, Left)>) -> Leaving {
         for (index, token) in self.tokens.iter_mut().filter(|(_, token)| token.here && !token.parked) {
             if let Some((died, left)) = taken(*index) {
                 token.monitor.is_taken(&left);
@@ -143,7 +150,7 @@ impl Part {
             }
         }
         let has = self.has().into_iter().map(|has| Has { readers: 0, ..has });
-        Message::Leave { has: has.collect() }
+        Leaving { known: self.known, has: has.collect() }
     }
 
     /// Its home, if it is known.

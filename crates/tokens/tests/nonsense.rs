@@ -1,7 +1,7 @@
 //! What no honest host says: it gives nobody a token, and nothing grows by it.
 
 use commonhold_coherence::HostId;
-use commonhold_tokens::{Action, Event, Has, Kept, Message, Part, Placed, State};
+use commonhold_tokens::{Action, Event, Has, Kept, Leaving, Message, Part, Placed, State};
 
 const HOME: HostId = HostId(1);
 const ME: HostId = HostId(2);
@@ -33,7 +33,7 @@ fn any(seed: &mut u64) -> Message {
         0 => Message::Request { count, index, by: host(seed) },
         1 => Message::Token { count, index, died: true, queue: queue(seed), state: state(seed) },
         2 => Message::Join { count, known: count, has: vec![has; 3] },
-        3 => Message::Leave { has: vec![has; 3] },
+        3 => Message::Leave(Leaving { known: count, has: vec![has; 3] }),
         4 => Message::Count { count },
         5 => Message::Counted { count, known: count, has: vec![has] },
         _ => Message::Begin {
@@ -183,7 +183,7 @@ fn who_joins_and_leaves_again_and_again_leaves_nothing_more_behind() {
         for part in [&mut home, &mut away] {
             let join = Message::Join { count: 0, known: turn, has: all(true, turn as u32) };
             part.handle(Event::Said { from: EVIL, message: join }, &mut Vec::new());
-            let leave = Message::Leave { has: all(false, turn as u32) };
+            let leave = Message::Leave(Leaving { known: turn, has: all(false, turn as u32) });
             part.handle(Event::Said { from: EVIL, message: leave }, &mut Vec::new());
         }
     }
@@ -219,7 +219,7 @@ fn a_number_of_a_count_that_is_no_number_stops_nobody() {
     let message = Message::Join { count: u64::MAX, known: u64::MAX, has: Vec::new() };
     part.handle(Event::Said { from: EVIL, message }, &mut actions);
     part.handle(Event::Over(commonhold_tokens::Timer::Opens), &mut actions);
-    let message = Message::Leave { has: Vec::new() };
+    let message = Message::Leave(Leaving { known: u64::MAX, has: Vec::new() });
     part.handle(Event::Said { from: EVIL, message }, &mut actions);
     assert!(part.is_here(0), "it is the home still");
 }

@@ -4,12 +4,13 @@
 
 use super::losses::forwards;
 use super::wire::{Answer, Call};
-use super::{Cluster, PATIENCE, lock};
+use super::{Cluster, PATIENCE, busy, lock};
 use crate::cache::Cache;
 use crate::shared::{Driver, How};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_points as points;
+use commonhold_tokens::Leaving;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -25,12 +26,12 @@ const PAUSE: Duration = Duration::from_millis(200);
 impl Cluster {
     /// The object is not in use here any more, but for what goes home.
     pub fn is_leaving(&self, object: u128) {
-        lock(&self.leaving).insert(object);
+        lock(&self.leaving).entry(object).or_default();
     }
 
     /// Whether what is here of it is about to go.
     pub fn leaves(&self, object: u128) -> bool {
-        lock(&self.leaving).contains(&object)
+        lock(&self.leaving).contains_key(&object)
     }
 
     /// Nothing of it is here any more.
@@ -100,11 +101,13 @@ impl Cluster {
         let object = driver.plan().object;
         self.leave_at_once(object);
         // The object may end from now on. A home that is another process by then never knew that it was used here.
+        let mut pause = PAUSE / 256; // it may have to count tokens first
         while let Some(home) = driver.home().filter(|_| began.elapsed() < HOME_AWAY) {
-            if self.lease.is_fenced() || self.ask(home, self.left(object), PATIENCE).is_ok() {
+            if self.lease.is_fenced() || self.say_left_with_tokens(home, driver).is_ok() {
                 break;
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(pause);
+            pause = PAUSE.min(pause * 2);
         }
         true
     }
@@ -129,7 +132,7 @@ impl Cluster {
     /// before it answers, so that is all.
     pub(super) fn leave_to_the_next(self: &Arc<Self>, home: HostId, driver: &Arc<Driver>) -> Result<()> {
         let object = driver.plan().object;
-        self.ask(home, self.left(object), PATIENCE)?;
+        self.say_left_with_tokens(home, driver)?;
         driver.all_was_given_back()?;
         self.forget_driver(object);
         Ok(())
@@ -279,7 +282,13 @@ impl Cluster {
     }
 
     /// At the home: another host has left the object.
-    pub(super) fn left_by_other(self: &Arc<Self>, from: HostId, object: u128, number: u64) -> Result<Answer> {
+    pub(super) fn left_by_other(
+        self: &Arc<Self>,
+        from: HostId,
+        object: u128,
+        number: u64,
+        tokens: Option<Leaving>,
+    ) -> Result<Answer> {
         // What it gave back is stored when it is told so: it has it no more then.
         if self.home_has_ended(from, object) {
             return Ok(Answer::Done);
@@ -298,9 +307,13 @@ impl Cluster {
         };
         if self.beginnings.says(object, from, number, leaves) {
             self.locks_lost(from, Some(object));
-            // Of its tokens it has spoken before (`Leave`), and it may have joined anew since: that stays.
             // What was said to its use before is not taken for an answer to the next: that begins after this answer.
             driver.iter().for_each(|driver| driver.wait_said(from));
+            if let Some(tokens) = tokens
+                && !self.has_counted_without(from, object, tokens)
+            {
+                return Err(busy("the object's tokens are being counted"));
+            }
         }
         self.host()?.settle_removed();
         Ok(Answer::Done)
@@ -412,7 +425,7 @@ impl Cluster {
 
     /// What the home is told at the end.
     pub(super) fn left(&self, object: u128) -> Call {
-        Call::Leave { object, number: self.beginnings.next() }
+        Call::Leave { object, number: self.beginnings.next(), tokens: None }
     }
 
     fn forget_driver(&self, object: u128) {
@@ -436,7 +449,7 @@ impl Cluster {
     fn wait_until_left(&self, waited_for: impl Fn(u128) -> bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let leaving: Vec<u128> = lock(&self.leaving).iter().copied().collect();
+            let leaving: Vec<u128> = lock(&self.leaving).keys().copied().collect();
             if !leaving.into_iter().any(&waited_for) {
                 return Ok(());
             }

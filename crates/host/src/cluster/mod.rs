@@ -134,7 +134,7 @@ pub struct Cluster {
     members: RwLock<HashMap<HostId, Member>>,
     shared: RwLock<HashMap<u128, Arc<Driver>>>,
     /// Objects whose last user here has just gone: what is newest here is on its way home.
-    leaving: Mutex<HashSet<u128>>,
+    leaving: Mutex<HashMap<u128, Option<tokens::Left>>>,
     /// This host was admitted for reading alone.
     reads_alone: OnceLock<()>,
     /// Hosts that may change nothing.
@@ -470,7 +470,7 @@ impl Cluster {
                 self.use_for_other(from, object, &who, access, number)
             }
             Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => self.locks_said(from, &call),
-            Call::Leave { object, number } => self.left_by_other(from, object, number),
+            Call::Leave { object, number, tokens } => self.left_by_other(from, object, number, tokens),
             Call::HasCome { object } => self.deal_with(from, object),
             Call::TakesPart { object, host } => self.takes_part_here(from, object, host),
             Call::About(_) | Call::Lost { .. } | Call::Look { .. } | Call::List { .. } => {

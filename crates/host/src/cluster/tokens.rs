@@ -1,12 +1,12 @@
 //! Tokens of mutexes that hosts share (`docs/PRIMITIVES.md`, "Between hosts"): what hosts say about them, and what follows for them
 //! when hosts come, go and are lost. Where a token is `commonhold-tokens` decides.
 
-use super::wire::Message;
-use super::{Cluster, lock};
+use super::wire::{Call, Message};
+use super::{Cluster, PATIENCE, lock};
 use crate::server::tokens::Tokens;
 use crate::shared::Driver;
 use commonhold_coherence::HostId;
-use commonhold_object::Result;
+use commonhold_object::{Access, Credentials, Result};
 use commonhold_tokens as tokens;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,6 +19,15 @@ const MOST_UNKNOWN: usize = 16;
 fn most_counts() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_micros()).unwrap_or(u64::MAX / 2)
+}
+
+/// What this host had of an object's tokens, until a home has answered that it knows.
+pub(super) struct Left {
+    leaving: tokens::Leaving,
+    /// To which home it was said already, unless that did not live to hear it.
+    home: Option<HostId>,
+    /// A user for whom processes here locked: a home that does not know of that is told first.
+    user: Option<Credentials>,
 }
 
 impl Cluster {
@@ -39,14 +48,61 @@ impl Cluster {
             tokens::Message::Join { count, .. } => *count = (*count).min(most_counts()),
             _ => {}
         }
-        let joins = matches!(message, tokens::Message::Join { .. });
+        self.hears_of_tokens(from, &part, message);
+        Ok(())
+    }
+
+    fn hears_of_tokens(&self, from: HostId, part: &Arc<Tokens>, message: tokens::Message) {
+        let comes_or_goes = matches!(message, tokens::Message::Join { .. } | tokens::Message::Leave(_));
         part.hear(tokens::Event::Said { from, message });
-        if joins {
+        if comes_or_goes {
             for former in self.followed_by(from) {
                 part.hear(tokens::Event::Follows { former, by: from });
             }
         }
-        Ok(())
+    }
+
+    /// No process here uses an object's locks any more, and this host had that of their tokens. It is said at once to a home that is
+    /// known, and kept until one has heard it.
+    pub fn leave_tokens(
+        &self,
+        object: u128,
+        home: Option<HostId>,
+        leaving: tokens::Leaving,
+        user: Option<Credentials>,
+    ) {
+        if let Some(home) = home {
+            self.say_of_tokens(home, object, tokens::Message::Leave(leaving.clone()));
+        }
+        lock(&self.leaving).insert(object, Some(Left { leaving, home, user }));
+    }
+
+    /// The home hears that this host has left the object, and what it had of its tokens: unless it knew of that before it counts
+    /// them, and answers when it has.
+    pub(super) fn say_left_with_tokens(self: &Arc<Self>, home: HostId, driver: &Driver) -> Result<()> {
+        let object = driver.plan().object;
+        let left = |left: &Left| (left.home == Some(home), left.leaving.clone(), left.user.clone());
+        let left = lock(&self.leaving).get(&object).and_then(Option::as_ref).map(left);
+        let Some((is_known, leaving, user)) = left else {
+            return self.ask(home, self.left(object), PATIENCE).map(drop);
+        };
+        if let Some(user) = user.filter(|_| !is_known) {
+            let (number, types) = (self.beginnings.next(), driver.types_version());
+            let (who, access) = (user, Access::ReadWrite);
+            self.ask(home, Call::Use { object, who, access, number, types }, PATIENCE)?;
+        }
+        let call = Call::Leave { object, number: self.beginnings.next(), tokens: Some(leaving) };
+        self.ask(home, call, PATIENCE).map(drop)
+    }
+
+    /// At the home: a host has left the object, and had that of its tokens. Whether they have been counted since.
+    pub(super) fn has_counted_without(&self, from: HostId, object: u128, leaving: tokens::Leaving) -> bool {
+        let is_admitted = self.check_admitted(object, from, true).is_ok();
+        let Some(part) = self.tokens(object).filter(|_| is_admitted) else { return true };
+        if part.home() == Some(self.me.host) {
+            self.hears_of_tokens(from, &part, tokens::Message::Leave(leaving));
+        }
+        part.has_counted()
     }
 
     /// Whether a host may want a token, as far as this one can tell without waiting.

@@ -228,6 +228,8 @@ pub enum Call {
         object: u128,
         /// As in `Use`.
         number: u64,
+        /// What it had of the object's tokens, if processes of the caller's used locks in it.
+        tokens: Option<commonhold_tokens::Leaving>,
     },
     /// Of an object's home: store these pages (bytes, as `sync`).
     Sync {

@@ -48,7 +48,7 @@ impl Told for commonhold_tokens::Message {
             Message::Request { .. } => "token request",
             Message::Token { .. } => "token",
             Message::Changed { .. } => "token change",
-            Message::Join { .. } | Message::Leave { .. } => "token join",
+            Message::Join { .. } | Message::Leave(_) => "token join",
             Message::Count { .. } | Message::Counted { .. } | Message::Begin { .. } => "token count",
         }
     }

@@ -10,7 +10,7 @@ use super::{Host, lock};
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{
-    CreateOptions, Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PagerKind, Result, Translation,
+    CreateOptions, Credentials, Error, ErrorKind, ObjectId, PAGE_SIZE_BYTES, PagerKind, Result, Translation,
 };
 use commonhold_primitives::between::{Monitor, Seen, free_monitors_of_the_dead};
 use commonhold_primitives::{Kind, Mapped, Taken};
@@ -58,6 +58,8 @@ struct State {
     part: Part,
     /// Until when a thread that was woken may take a token.
     reserved: HashMap<u32, Instant>,
+    /// A user whose processes lock here.
+    user: Option<Credentials>,
 }
 
 /// What an object holds that hosts share.
@@ -84,7 +86,9 @@ impl Host {
             ));
         }
         self.member_of(session)?;
-        Ok(self.tokens_of(&object)?.memory.clone())
+        let tokens = self.tokens_of(&object)?;
+        lock(&tokens.state).user = Some(session.credentials.clone());
+        Ok(tokens.memory.clone())
     }
 
     /// What a client tells of a mutex: that it waits for its token, or let it go.
@@ -92,6 +96,8 @@ impl Host {
         let writes = session.access(id).is_ok_and(|access| access.writes());
         let tokens = self.object(id).ok().and_then(|object| self.tokens_in_use(object.record().uuid));
         if let Some(tokens) = tokens.filter(|tokens| writes && index < tokens.mutexes()) {
+            // Of a client that was here before this process.
+            lock(&tokens.state).user.get_or_insert_with(|| session.credentials.clone());
             if wanted { tokens.wanted(index) } else { tokens.let_go(index) }
         }
     }
@@ -136,7 +142,7 @@ impl Host {
         let part = begin(&mapped, kind, me, (record.is_elsewhere, left, was_there));
         // Locks that the next host would not know of must not be taken.
         self.vault.put(&super::kept::object_key(object.id, "tokens"), &[], Some(memory.clone()))?;
-        let state = Mutex::new(State { part, reserved: HashMap::new() });
+        let state = Mutex::new(State { part, reserved: HashMap::new(), user: None });
         let host = Arc::downgrade(self);
         let (object, owner) = (record.uuid, record.ownership.uid);
         let tokens = Arc::new(Tokens { object, owner, kind, host, memory, mapped, state, _window: window });
@@ -231,6 +237,11 @@ impl Tokens {
     /// The object's home, as far as it is known.
     pub fn home(&self) -> Option<HostId> {
         lock(&self.state).part.home()
+    }
+
+    /// Whether this host is the home, and has counted what all said.
+    pub fn has_counted(&self) -> bool {
+        lock(&self.state).part.has_counted()
     }
 
     /// Something happened.
@@ -380,8 +391,11 @@ impl Tokens {
             (Taken::Yes { died, .. }, left) => Some((died, left)),
             _ => None,
         };
-        if let Some(home) = state.part.home() {
-            self.say(home, state.part.clone().leaves(take));
+        let (home, leaving) = (state.part.home(), state.part.clone().leaves(take));
+        if let Some(host) = self.host.upgrade()
+            && let Some(cluster) = host.with_cluster()
+        {
+            cluster.leave_tokens(self.object, home, leaving, state.user.clone());
         }
     }
 }

@@ -1,11 +1,11 @@
 //! What ends: clients, processes of hosts, machines, and the use of the object on a host.
 
 use super::memory::{BYTES, Told};
-use super::world::{Does, HOME, Thread, World};
+use super::world::{Does, HOME, Machine, Thread, World};
 use commonhold_coherence::HostId;
 use commonhold_primitives::Taken;
 use commonhold_primitives::between::{Left, free_monitors_of_the_dead};
-use commonhold_tokens::{Event, Part};
+use commonhold_tokens::{Event, Message, Part};
 use std::collections::{BTreeMap, HashSet};
 
 impl World {
@@ -60,6 +60,7 @@ impl World {
             seen.into_iter().filter(|(_, seen)| seen.here != first || seen.wants || seen.left.moves > 0);
         let part = plan.part(Part::following(host, plan.mutexes, first, changed));
         let machine = &mut self.machines[number];
+        let leaves = machine.leaving.take().is_some();
         (machine.host, machine.part, machine.seeks) = (host, Some(part), true);
         machine.former.push(former);
         machine.told.clear();
@@ -67,11 +68,15 @@ impl World {
         self.forget(former);
         if first {
             // Each hears of it some time later.
-            self.machines.iter_mut().skip(1).for_each(|other| other.seeks = other.part.is_some());
+            let takes_part = |other: &Machine| other.part.is_some() || other.leaving.is_some();
+            self.machines.iter_mut().skip(1).for_each(|other| other.seeks = takes_part(other));
         } else {
             self.handle(HOME, Event::Lost(former));
         }
         self.free_the_dead(number);
+        if leaves {
+            self.leave(number); // nobody uses the object there, so the next process leaves it again
+        }
     }
 
     pub(super) fn machine_dies(&mut self, number: usize) {
@@ -82,7 +87,7 @@ impl World {
         let mine = |thread: &&mut Thread| thread.machine == number && thread.does != Does::Done;
         self.threads.iter_mut().filter(mine).for_each(|thread| thread.does = Does::Dead);
         let machine = &mut self.machines[number];
-        (machine.part, machine.seeks, machine.lost) = (None, false, true);
+        (machine.part, machine.leaving, machine.seeks, machine.lost) = (None, None, false, true);
         machine.told.clear();
         machine.timers.clear();
         self.forget(host);
@@ -105,12 +110,46 @@ impl World {
             };
             at_hand.filter_map(take).collect()
         });
+        let home = part.home();
         let machine = &mut self.machines[number];
         machine.timers.clear();
-        let host = machine.host;
-        if let Some(home) = part.home() {
-            let leaves = part.leaves(|index| taken.get(&index).copied());
-            self.channels.entry((host, home)).or_default().push_back(leaves);
+        machine.leaving = Some(part.leaves(|index| taken.get(&index).copied()));
+        // It is said at once, and asks anew whether the home knows.
+        machine.seeks = true;
+        if let Some(home) = home {
+            self.say_left(number, home);
         }
+    }
+
+    /// A machine that has left says so to that home.
+    pub(super) fn say_left(&mut self, number: usize, home: HostId) {
+        let Machine { host, leaving: Some(leaving), .. } = &self.machines[number] else { return };
+        if self.machines[HOME].host == home {
+            let message = Message::Leave(leaving.clone());
+            self.channels.entry((*host, home)).or_default().push_back(message);
+        }
+    }
+
+    /// The home has heard that a host left. It answers the last time that it is said, unless it has not counted yet.
+    pub(super) fn knows_who_left(&mut self, host: HostId, home: HostId) {
+        let has_counted = self.home_part().is_some_and(Part::has_counted);
+        let (is_home, answers) =
+            (self.home_part().is_some_and(Part::is_home), has_counted && !self.has_said(host));
+        let leaves = |machine: &&mut Machine| machine.host == host && machine.leaving.is_some();
+        let Some(machine) = self.machines.iter_mut().find(leaves) else { return };
+        machine.seeks |= !is_home;
+        if answers && !machine.seeks {
+            machine.leaving = None;
+            self.channels.remove(&(home, host)); // what the home said to it comes before the answer
+        }
+    }
+
+    pub(super) fn home_part(&self) -> Option<&Part> {
+        self.machines[HOME].part.as_ref()
+    }
+
+    /// Whether something that a host said to the home is on its way.
+    pub(super) fn has_said(&self, host: HostId) -> bool {
+        self.channels.get(&(host, self.machines[HOME].host)).is_some_and(|said| !said.is_empty())
     }
 }

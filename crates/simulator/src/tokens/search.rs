@@ -125,6 +125,7 @@ pub fn configurations() -> Vec<Plan> {
         semaphores(Plan { clients_die: 1, ..short(&[&[1], &[1, 1]]) }),
         semaphores(Plan { hosts_restart: 1, ..short(&[&[1], &[1]]) }),
         semaphores(Plan { leave: 1, ..short(&[&[1], &[1]]) }),
+        semaphores(Plan { leave: 1, hosts_restart: 1, ..short(&[&[1], &[1]]) }),
     ]
 }
 
@@ -147,7 +148,7 @@ pub fn schedule(seed: u64) -> Result<Found, String> {
     if plan.semaphores {
         plan.machines_die = 0; // what a lost machine's threads had taken is not given back
     }
-    if plan.hosts_restart > 0 && (plan.machines_die > 0 || plan.semaphores) {
+    if plan.hosts_restart > 0 && plan.machines_die > 0 {
         plan.leave = 0; // see `NOT_SIMULATED`
     }
     let mut world = World::new(&plan);

@@ -4,7 +4,7 @@ use super::memory::{Told, WORDS, Words};
 use commonhold_coherence::HostId;
 use commonhold_primitives::Kind;
 use commonhold_primitives::between::Monitor;
-use commonhold_tokens::{Event, Message, Part, Timer};
+use commonhold_tokens::{Event, Leaving, Message, Part, Timer};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -92,7 +92,9 @@ pub(super) struct Machine {
     pub(super) words: RefCell<Vec<u64>>,
     pub(super) told: VecDeque<(u32, Told)>,
     pub(super) timers: BTreeSet<Timer>,
-    /// It is to hear who the home is.
+    /// It has left, and no home has answered that it knows.
+    pub(super) leaving: Option<Leaving>,
+    /// It is to hear who the home is, or to say to it that it has left.
     pub(super) seeks: bool,
     pub(super) lost: bool,
     /// The processes before this one.
@@ -102,7 +104,8 @@ pub(super) struct Machine {
 impl Hash for Machine {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let words = self.words.borrow();
-        (self.host, &self.part, &*words, &self.told, &self.timers, self.seeks, self.lost).hash(state);
+        (self.host, &self.part, &*words, &self.told, &self.timers).hash(state);
+        (&self.leaving, self.seeks, self.lost).hash(state);
     }
 }
 
@@ -172,6 +175,7 @@ impl World {
                 words,
                 told,
                 timers,
+                leaving: None,
                 seeks: number != HOME,
                 lost: false,
                 former: Vec::new(),
@@ -252,11 +256,12 @@ impl World {
 
     fn steps_of(&self, number: usize, steps: &mut Vec<Step>) {
         let machine = &self.machines[number];
-        let home = &self.machines[HOME];
+        let takes_part = machine.part.is_some() || machine.leaving.is_some();
         if machine.part.is_some() && !machine.told.is_empty() {
             steps.push(Step::Told(number));
         }
-        if machine.seeks {
+        let has_counted = || self.home_part().is_some_and(Part::has_counted);
+        if machine.seeks || machine.leaving.is_some() && has_counted() && !self.has_said(machine.host) {
             steps.push(Step::Home(number));
         }
         let is_over = |timer: &&Timer| match timer {
@@ -269,27 +274,16 @@ impl World {
         steps.extend(machine.timers.iter().filter(is_over).map(|timer| Step::Over(number, *timer)));
         let mine = || self.threads.iter().filter(|thread| thread.machine == number);
         let is_idle = || mine().all(|thread| matches!(thread.does, Does::Done | Does::Dead | Does::Locks));
-        if self.plan.hosts_restart > 0 && machine.part.is_some() {
+        if self.plan.hosts_restart > 0 && takes_part {
             steps.push(Step::Restart(number));
         }
         if number != HOME && !machine.lost {
-            if self.plan.machines_die > 0 && machine.part.is_some() {
+            if self.plan.machines_die > 0 && takes_part {
                 steps.push(Step::MachineDies(number));
             }
-            if machine.part.is_none() {
-                // The home has answered that it left, so all that was said before has come.
-                let said = |(ends, _): &(&(HostId, HostId), _)| {
-                    **ends == (machine.host, home.host) || **ends == (home.host, machine.host)
-                };
-                if self.channels.iter().filter(said).all(|(_, messages)| messages.is_empty()) {
-                    steps.push(Step::Return(number));
-                }
-            } else if self.plan.leave > 0
-                && is_idle()
-                && machine.told.is_empty()
-                && !machine.seeks
-                && !home.seeks
-            {
+            if !takes_part {
+                steps.push(Step::Return(number));
+            } else if self.plan.leave > 0 && machine.part.is_some() && is_idle() && machine.told.is_empty() {
                 steps.push(Step::Leave(number));
             }
         }
@@ -297,10 +291,9 @@ impl World {
 
     /// Whether all that take part have said what they have to a home that waits for it.
     fn all_joined(&self) -> bool {
-        let home = self.machines[HOME].host;
-        let others = self.machines.iter().skip(1).filter(|other| other.part.is_some() && !other.lost);
-        let said = |from: HostId| self.channels.get(&(from, home)).is_none_or(VecDeque::is_empty);
-        others.into_iter().all(|other| !other.seeks && said(other.host))
+        let takes_part = |other: &&Machine| other.part.is_some() || other.leaving.is_some();
+        let others = self.machines.iter().skip(1).filter(takes_part);
+        others.into_iter().all(|other| !other.seeks && !self.has_said(other.host))
     }
 
     /// Something happens.
@@ -314,20 +307,25 @@ impl World {
             }
             Step::Message(from, to) => {
                 let message = self.channels.get_mut(&(from, to)).and_then(VecDeque::pop_front);
+                let leaves = matches!(message, Some(Message::Leave(_)));
                 let machine =
                     self.machines.iter().position(|machine| machine.host == to && machine.part.is_some());
                 if let (Some(message), Some(machine)) = (message, machine) {
-                    let joins = matches!(message, Message::Join { .. });
+                    let joins = leaves || matches!(message, Message::Join { .. });
                     self.handle(machine, Event::Said { from, message });
                     let follower = self.machines.iter().find(|other| joins && other.host == from);
                     for former in follower.map_or_else(Vec::new, |other| other.former.clone()) {
                         self.handle(machine, Event::Follows { former, by: from });
                     }
                 }
+                if leaves {
+                    self.knows_who_left(from, to);
+                }
             }
             Step::Home(number) => {
                 self.machines[number].seeks = false;
                 let home = self.machines[HOME].host;
+                self.say_left(number, home);
                 self.handle(number, Event::Home(home));
             }
             Step::Over(number, timer) => {

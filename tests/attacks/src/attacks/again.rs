@@ -70,7 +70,10 @@ fn replay(scene: &Members) {
     let object = shared.object;
     let begins = |number| Call::Use { object, who: who(), access: Access::ReadWrite, number, types: 0 };
     assert!(matches!(asked(&stranger, home, begins(5)), Some(Ok(_))), "it may use it");
-    assert!(matches!(asked(&stranger, home, Call::Leave { object, number: 6 }), Some(Ok(_))), "it may leave");
+    assert!(
+        matches!(asked(&stranger, home, Call::Leave { object, number: 6, tokens: None }), Some(Ok(_))),
+        "it may leave"
+    );
     // What it said before begins nothing.
     for number in [5, 4, 0, 5] {
         drop(asked(&stranger, home, begins(number)));

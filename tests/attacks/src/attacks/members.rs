@@ -46,7 +46,7 @@ fn calls(object: u128, who: Credentials) -> Vec<Call> {
         Call::Keep { object, number: 2, what: Keep::Resize(u64::MAX) },
         Call::Kept { object, from_page: 0 },
         Call::HasCome { object },
-        Call::Leave { object, number: 1 },
+        Call::Leave { object, number: 1, tokens: None },
         Call::Sync { object, offset: 0, length: u64::MAX, freeze: false },
         Call::About(object),
         Call::Lost { object, pages: (0, u64::MAX) },

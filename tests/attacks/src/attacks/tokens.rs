@@ -10,7 +10,7 @@ use commonhold_host::cluster::wire::{Answer, Call, Message};
 use commonhold_object::{Access, Credentials};
 use commonhold_tests::stranger::Stranger;
 use commonhold_tests::{Worker, wait};
-use commonhold_tokens::{Has, Message as Said, State};
+use commonhold_tokens::{Has, Leaving, Message as Said, State};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -153,7 +153,7 @@ fn counts(scene: &Members) {
             }
             while !matches!(fellow.hears(), Said::Begin { .. }) {}
         }
-        fellow.says(Said::Leave { has: Vec::new() });
+        fellow.says(Said::Leave(Leaving { known: 0, has: Vec::new() }));
         // Who takes part goes on.
         let worker = &fellow.workers[1];
         worker.eventually("by-name lock m 5000");
