@@ -137,9 +137,11 @@ typedef struct ch_options {
     int translation;            /* CH_PAGED, CH_SHARED_TABLES or ..._4K: the size is rounded up to a multiple of 2 MiB then */
     int fixed;                  /* 1: it has one address in all processes, where ch_map() maps it (docs/FIXED.md) */
     uint64_t room_bytes;        /* with fixed: it may grow so far; 0: not past its size in whole 2 MiB */
+    int ephemeral;              /* 1: its name, and with it the object, goes with its last user: closed, ended or killed */
+    uint32_t linger_ms;         /* with ephemeral: so long after that */
 } ch_options;
 
-#define CH_OPTIONS_INIT {sizeof(ch_options), 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0600, 0, 0, 0, 0, 0, 0, 0}
+#define CH_OPTIONS_INIT {sizeof(ch_options), 0, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0600, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* The same at run time. */
 void ch_options_init(ch_options *options);

@@ -15,6 +15,7 @@ const CHOSEN: &[&str] = &[
     "rebase.",
     "images.",
     "govindan.fig",
+    "ephemeral.left",
     "explicit.messages",
     "hotspot.central_messages",
     "hotspot.first_cycle",

@@ -15,7 +15,11 @@ not serve objects that its own process touches.
 
 import atexit as _atexit
 
-from ._arrays import LOCKED, PageState, array
+from ._platform import check as _check
+
+_check()  # before the native part is loaded: elsewhere it cannot be
+
+from ._arrays import LOCKED, PageState, array, from_array, zeros
 from ._channel import Channel, Message, read_into
 from ._errors import (
     BrokenBarrierError,
@@ -31,7 +35,7 @@ from ._errors import (
     PermissionDeniedError,
     TimedOutError,
 )
-from ._handles import ArrayHandle, handle, revert, tag
+from ._handles import ArrayHandle, handle, name_of, revert, tag
 from ._heap import Heap
 from ._host import (
     Host,
@@ -40,6 +44,7 @@ from ._host import (
     connect,
     create,
     create_nameless,
+    exists,
     ls,
     map_info,
     open,
@@ -69,7 +74,9 @@ from ._native import (
     sync,
     unlock,
 )
+from ._native import VERSION as __version__
 from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
+from ._shared_array import SharedArray
 
 _atexit.register(stop_pagers)
 
@@ -105,6 +112,7 @@ __all__ = [
     "PermissionDeniedError",
     "RwLock",
     "Semaphore",
+    "SharedArray",
     "TimedOutError",
     "array",
     "chmod",
@@ -112,6 +120,8 @@ __all__ = [
     "connect",
     "create",
     "create_nameless",
+    "exists",
+    "from_array",
     "handle",
     "incore",
     "inherit",
@@ -119,6 +129,7 @@ __all__ = [
     "locked",
     "ls",
     "map_info",
+    "name_of",
     "open",
     "prefetch",
     "read_into",
@@ -132,4 +143,5 @@ __all__ = [
     "sync",
     "tag",
     "unlock",
+    "zeros",
 ]

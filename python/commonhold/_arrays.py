@@ -1,16 +1,20 @@
 """NumPy arrays on objects."""
 
+from __future__ import annotations
+
 import math
+import os
 import operator
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from ._errors import ExistsError, InvalidError, NotFoundError, PermissionDeniedError, mismatch
 from ._native import PAGE_SIZE_BYTES, Object
+from ._numpy import np
+from ._shared_array import on_pages
+from ._system_calls import warn_of_system_calls
 from ._types import agree, order_of, parse, storable, tag_of
-from ._typing import Array, DType, Inherit, Mode, Order, Shape, States
+from ._typing import Array, CreateOptions, DType, Inherit, Mode, Name, Order, Shape, States, check_options
 
 if TYPE_CHECKING:
     from ._host import Host
@@ -36,7 +40,7 @@ class PageState(IntEnum):
 
 
 def array(
-    name: str,
+    name: Name | None,
     shape: Shape | None = None,
     dtype: DType = None,
     *,
@@ -49,11 +53,12 @@ def array(
     prefetch: bool = False,
     in_thread: bool = False,
     inherit: Inherit = "share",
-    **options: Any,
+    **options: Unpack[CreateOptions],
 ) -> Array:
     """A NumPy array on the object of that name. Other programs may hold the same pages.
 
-    Dtype and shape are those the object was created with, unless given; without any, bytes. Another dtype than it
+    Dtype and shape are those the object was created with, unless given; without any, bytes. One number of the shape may be
+    -1: as many as there is room for. Another dtype than it
     was created with is a `MismatchError` (a `TypeError`): view the array instead.
 
     `create=True` creates the object if it is not there; one that is there must have been created with the same dtype,
@@ -79,9 +84,42 @@ def array(
     )  # fmt: skip
 
 
+def zeros(
+    name: Name | None, shape: Shape, dtype: DType = "f8", *, order: Order = "C", **options: Unpack[CreateOptions]
+) -> Array:
+    """A new object of that name, and a NumPy array of zeros on all of it. `options` are those of `commonhold.create`. None: under
+    a name that nobody has, and that goes with the last that shows it (`commonhold.name_of` tells it).
+
+    Raises `ExistsError` if the name is taken: `array` opens what is there.
+    """
+    check_options("zeros", options)
+    return array(name, shape, dtype, create="new", order=order, **options)
+
+
+def from_array(name: Name | None, content: Any, **options: Unpack[CreateOptions]) -> Array:
+    """A new object of that name with the elements of an array (or of what NumPy makes one of), and an array on it: of
+    the same dtype, shape and order.
+
+    Raises `ExistsError` if the name is taken. If it cannot be filled, it is removed again.
+    """
+    check_options("from_array", options)
+    content = np.asanyarray(content)
+    order: Order = "F" if content.flags.f_contiguous and not content.flags.c_contiguous else "C"
+    made = array(name, content.shape or (1,), content.dtype, create="new", order=order, **options)
+    try:
+        made[...] = content
+    except BaseException:
+        from ._handles import name_of
+        from ._host import remove
+
+        remove(name_of(made))
+        raise
+    return made
+
+
 def array_on_host(
-    host: "Host",
-    name: str,
+    host: Host,
+    name: Name | None,
     shape: Shape | None,
     dtype: DType,
     *,
@@ -89,22 +127,29 @@ def array_on_host(
     size: int | None,
     mode: Mode | None,
     how: dict[str, Any],
-    options: dict[str, Any],
+    options: CreateOptions,
 ) -> Array:
     """See `array`."""
+    check_options("array", options)
+    if name is None:
+        if create is False:
+            raise TypeError("an array without a name is a new one: add create=True")
+        create = "new"
+    else:
+        name = os.fspath(name)
     if create is False and (size is not None or options):
         given = ", ".join(["size"] * (size is not None) + list(options))
         raise TypeError(f"{given} can only be chosen when an object is created: add create=True")
     if how["order"] not in (None, "C", "F"):
         raise InvalidError(22, f"order {how['order']!r} is neither 'C' nor 'F'")
-    opened = None if create == "new" else _open_if_there(host, name, mode, must=not create)
+    opened = None if name is None or create == "new" else _open_if_there(host, name, mode, must=not create)
     was_there = opened is not None
     if opened is None:
         try:
             opened = _create(host, name, shape, dtype, size, how, options)
         except ExistsError:
             # Another process was faster.
-            if create == "new":
+            if name is None or create == "new":
                 raise
             opened = _open_if_there(host, name, mode, must=True)
             was_there = True
@@ -123,6 +168,8 @@ def _check_is_the_same(opened: Object, dtype: DType, shape: Shape | None, how: d
     if found != asked:
         raise mismatch(f"object {opened.name} is there already, and holds {found.str}, not {asked.str}: {advice}")
     dims = None if shape is None else _dims(shape)
+    if dims is not None and -1 in dims:
+        dims = _without_blank(dims, asked.itemsize, opened.size_by_now() - how["offset"])
     if dims is not None and stored_shape is not None and dims != stored_shape:
         raise mismatch(f"object {opened.name} is there already with shape {stored_shape}, not {dims}: {advice}")
     order, stored_order = how["order"] or "C", order_of(opened.tag)
@@ -130,7 +177,7 @@ def _check_is_the_same(opened: Object, dtype: DType, shape: Shape | None, how: d
         raise mismatch(f"object {opened.name} is there already with order {stored_order}, not {order}: {advice}")
 
 
-def _open_if_there(host: "Host", name: str, mode: Mode | None, must: bool) -> Any:
+def _open_if_there(host: Host, name: str, mode: Mode | None, must: bool) -> Any:
     try:
         if mode is not None:
             return host.open(name, "r" if mode == "c" else mode)
@@ -145,15 +192,18 @@ def _open_if_there(host: "Host", name: str, mode: Mode | None, must: bool) -> An
 
 
 def _create(
-    host: "Host", name: str, shape: Shape | None, dtype: DType, size: int | None, how: dict[str, Any],
-    options: dict[str, Any],
+    host: Host, name: str | None, shape: Shape | None, dtype: DType, size: int | None, how: dict[str, Any],
+    options: CreateOptions,
 ) -> Object:  # fmt: skip
     elements = storable(np.uint8 if dtype is None else dtype)
     offset = operator.index(how["offset"])
-    if shape is not None:
-        nbytes = _nbytes(elements, _dims(shape))
+    dims = None if shape is None else _dims(shape)
+    if dims is not None and -1 in dims and size is not None:
+        dims = _without_blank(dims, elements.itemsize, size - offset)
+    if dims is not None and -1 not in dims:
+        nbytes = _nbytes(elements, dims)
         if nbytes == 0:
-            raise InvalidError(22, f"an array of shape {_dims(shape)} is empty: an array has at least one element")
+            raise InvalidError(22, f"an array of shape {dims} is empty: an array has at least one element")
         needed = offset + nbytes
         if size is not None and size < needed:
             raise InvalidError(
@@ -162,8 +212,11 @@ def _create(
         size = needed if size is None else size
 
     def tag(size_bytes: int) -> str:
-        dims = ((size_bytes - offset) // elements.itemsize,) if shape is None else _dims(shape)
-        return tag_of(elements, dims, how["order"] or "C")
+        room = size_bytes - offset
+        found = (-1,) if dims is None else dims
+        if -1 in found:
+            found = _without_blank(found, elements.itemsize, room)
+        return tag_of(elements, found, how["order"] or "C")
 
     return host._create(name, size, tag, **options)
 
@@ -191,14 +244,18 @@ def on_object(
     if dims is None:
         # As large as the object is now: another process may have changed it.
         dims = ((opened.size_by_now() - offset) // elements.itemsize,)
+    elif -1 in dims:
+        dims = _without_blank(dims, elements.itemsize, opened.size_by_now() - offset)
     order = _agreed_order(opened, order, dims)
     nbytes = _nbytes(elements, dims)
     if offset < 0 or nbytes <= 0 or offset + nbytes > opened.size_bytes:
         _refuse(opened, elements, dims, offset, nbytes)
+    if opened.controlled:
+        warn_of_system_calls(opened.state_directory)
     pages = opened.pages(
         offset, nbytes, mode, lock=lock, prefetch=prefetch, in_thread=in_thread, inherit=inherit
     )
-    return np.ndarray(dims, elements, pages, offset % PAGE_SIZE_BYTES, None, order)  # type: ignore[arg-type]
+    return on_pages(pages, offset % PAGE_SIZE_BYTES, elements, dims, None, order)
 
 
 def _agreed_order(opened: Object, order: Order | None, dims: tuple[int, ...]) -> Order:
@@ -231,6 +288,14 @@ def _dims(shape: Shape) -> tuple[int, ...]:
         return (operator.index(shape),)  # type: ignore[arg-type]
     except TypeError:
         return tuple(operator.index(n) for n in shape)  # type: ignore[union-attr]
+
+
+def _without_blank(dims: tuple[int, ...], itemsize: int, room: int) -> tuple[int, ...]:
+    """The shape, with as many as there is room for in so many bytes where it says -1."""
+    row = -math.prod(dims) * itemsize
+    if dims.count(-1) > 1 or row <= 0:
+        raise InvalidError(22, f"shape {dims}: one number may be -1, and the others are 1 or more")
+    return tuple(room // row if n == -1 else n for n in dims)
 
 
 def _nbytes(dtype: np.dtype[Any], dims: tuple[int, ...]) -> int:

@@ -1,12 +1,12 @@
 """Channels: named queues of messages in shared memory."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
-
-import numpy as np
 
 from . import _native
 from ._errors import mismatch
@@ -14,6 +14,7 @@ from ._files import File
 from ._handles import _pages_of
 from ._host import Host, default_host
 from ._native import Object
+from ._numpy import np
 from ._types import storable
 from ._typing import Array, Buffer, DType
 

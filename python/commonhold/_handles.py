@@ -1,18 +1,19 @@
 """Passing objects, mappings and arrays to other processes: by name, never by content."""
 
+from __future__ import annotations
+
 import os
-import pickle
 from dataclasses import dataclass
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-import numpy as np
-
 from . import _native
-from ._errors import InvalidError, invalid, lost
-from ._native import PAGE_SIZE_BYTES, Mapping, Object, Pages
+from ._errors import invalid, lost
+from ._native import Mapping, Object, Pages
+from ._numpy import HAS_NUMPY, np
+from ._received import pages_of_place, remember
+from ._shared_array import on_pages
 from ._types import words_of
-from ._typing import Array, Buffer, Mode
+from ._typing import Array, Buffer, Mode, Name
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,13 @@ class ArrayHandle:
 
     def array(self) -> Array:
         """The array: of the same pages as the one the handle was made of."""
-        with open_same(self.state_directory, self.name, self.object_id, self.mode) as opened:
-            pages = opened.pages(self.first, self.nbytes, self.mode)
-        offset = self.first % PAGE_SIZE_BYTES + self.start
-        return np.ndarray(self.shape, self.dtype, pages, offset, self.strides)  # type: ignore[arg-type]
+        key = (os.fspath(self.state_directory), self.object_id, self.mode)
+        pages = pages_of_place(key, self.first, self.nbytes)
+        if pages is None:
+            with open_same(self.state_directory, self.name, self.object_id, self.mode) as opened:
+                pages = opened.pages(self.first, self.nbytes, self.mode)
+        remember(key, pages)
+        return on_pages(pages, self.first - pages.offset + self.start, self.dtype, self.shape, self.strides)
 
 
 def handle(array: Array) -> ArrayHandle:
@@ -44,12 +48,38 @@ def handle(array: Array) -> ArrayHandle:
     pages = _pages_of(array)
     if pages.mode == "c":
         raise invalid("a copy-on-write array has no place in an object: pass a copy of it")
-    first, nbytes = _native.address_range(array)
-    if nbytes == 0:
+    if array.size == 0:
         raise invalid("an empty array has no place in an object")
+    return _place_in(pages, array, pages.object_name())
+
+
+def name_of(what: Array | Mapping | Buffer) -> str:
+    """The name that the object has now which an array, a view of one, or a mapping shows.
+
+    Raises `NotFoundError` if it was removed, and `InvalidError` for what is on no object."""
+    return _pages_of(what).object_name()
+
+
+def place_of(array: Array) -> ArrayHandle | None:
+    """Where an array's elements lie, by which it is pickled; None: they are its own."""
+    pages = _base_of(array)
+    if not isinstance(pages, Pages) or pages.mode == "c" or array.size == 0:
+        return None
+    found = _place_in(pages, array, pages.recent_name())
+    remember((os.fspath(found.state_directory), found.object_id, found.mode), pages, keep=False)
+    return found
+
+
+def array_of(place: ArrayHandle) -> Array:
+    """What an array is unpickled by."""
+    return place.array()
+
+
+def _place_in(pages: Pages, array: Array, name: str) -> ArrayHandle:
+    first, nbytes = _native.address_range(array)
     return ArrayHandle(
         state_directory=pages.state_directory,
-        name=pages.object_name(),
+        name=name,
         object_id=pages.object_id,
         mode=pages.mode if array.flags.writeable else "r",
         dtype=array.dtype,
@@ -61,30 +91,12 @@ def handle(array: Array) -> ArrayHandle:
     )
 
 
-def _refuse_to_copy(array: Array) -> Any:
-    """How `multiprocessing` pickles an array: one on an object would be copied, and what the other process writes be lost."""
-    try:
-        pages = _pages_of(array)
-    except InvalidError:
-        return array.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
-    if pages.mode == "c":
-        return array.__reduce_ex__(pickle.DEFAULT_PROTOCOL)  # its bytes are this process's alone
-    raise TypeError(
-        f"an array on object {pages.object_name()} would reach the other process as a copy, which shares nothing: send "
-        f"commonhold.handle(array), whose array() shows the same pages there, or array.copy() if a copy is meant"
-    )
-
-
-# Only what `multiprocessing` sends: who pickles an array to keep it wants its content.
-ForkingPickler.register(np.ndarray, _refuse_to_copy)
-
-
-def revert(target: str | Array | Mapping | Object | Buffer) -> int:
+def revert(target: Name | Array | Mapping | Object | Buffer) -> int:
     """Drops what was not synced of the whole object (named, or shown by an array), whoever wrote it; gives the number of pages.
 
     What was opened with mode "r" is refused; a name needs the right to write the object.
     """
-    if isinstance(target, str):
+    if isinstance(target, (str, os.PathLike)):
         from ._host import default_host
 
         return default_host().revert(target)
@@ -92,7 +104,7 @@ def revert(target: str | Array | Mapping | Object | Buffer) -> int:
 
 
 def tag(
-    target: str | Array | Mapping | Object, what: Any = None, offset: int = 0, length: int | None = None
+    target: Name | Array | Mapping | Object, what: Any = None, offset: int = 0, length: int | None = None
 ) -> None:
     """Says what is in whole pages of an object: a dtype, or words such as `offset` and `{24: 0 int32, 8 float64*2}`.
 
@@ -100,7 +112,7 @@ def tag(
     get its own dtype, unless others are given. Refused (`Error` with `kind` `busy`) while another host than the object's home
     uses it.
     """
-    if isinstance(target, str):
+    if isinstance(target, (str, os.PathLike)):
         from ._host import default_host
 
         default_host().tag(target, what, offset, length)
@@ -118,16 +130,24 @@ def tag(
 
 def _pages_of(thing: Any) -> Pages:
     """The pages that an array, or a view of one, was made on."""
+    base = _base_of(thing)
+    if not isinstance(base, Pages):
+        raise invalid(f"the {type(thing).__name__} is not on an object: make it with commonhold.array")
+    return base
+
+
+def _base_of(thing: Any) -> Any:
+    """What an array, or a view of one, shows: pages of an object, or something else."""
     base = thing
     while not isinstance(base, Pages):
-        if isinstance(base, np.ndarray):
-            base = base.base
-        elif isinstance(base, memoryview):
+        if isinstance(base, memoryview):
             base = base.obj
         elif isinstance(base, Mapping):
             base = base.pages
+        elif HAS_NUMPY and isinstance(base, np.ndarray):
+            base = base.base
         else:
-            raise invalid(f"the {type(thing).__name__} is not on an object: make it with commonhold.array")
+            break
     return base
 
 

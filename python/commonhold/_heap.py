@@ -4,11 +4,10 @@ import math
 import os
 from typing import Any, Literal
 
-import numpy as np
-
 from . import _native
 from ._errors import InvalidError
 from ._host import Host, default_host
+from ._numpy import np
 from ._typing import Array, DType, Shape
 
 

@@ -1,21 +1,32 @@
 """Hosts: names, and everything done by name. The functions here use the default host."""
 
 import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from . import _native
 from ._arrays import array_on_host
+from ._errors import ExistsError, NotFoundError, invalid
 from ._files import File, backing
 from ._native import Object
 from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
 from ._types import words_of
-from ._typing import Array, Buffer, DType, Inherit, Mode, Order, Shape, Sync
-
-PageIn = Callable[[str, int, int], Buffer]
-PageOut = Callable[[str, int, bytes], object]
-
+from ._typing import (
+    Array,
+    CreateOptions,
+    DType,
+    Inherit,
+    Mode,
+    Name,
+    Order,
+    PageIn,
+    PageOut,
+    Shape,
+    Sync,
+    check_options,
+)
 
 class Host:
     """A connection to a host. All of a process to the same host share one, over fork too."""
@@ -30,13 +41,13 @@ class Host:
         """Where the host keeps its state, and by which it is found."""
         return Path(self._native.state_directory)
 
-    def open(self, name: str, mode: Mode = "r", *, movable: bool = False) -> Object:
+    def open(self, name: Name, mode: Mode = "r", *, movable: bool = False) -> Object:
         """See `commonhold.open`."""
-        return self._native.open(name, mode, movable=movable)
+        return self._native.open(os.fspath(name), mode, movable=movable)
 
     def array(
         self,
-        name: str,
+        name: Name,
         shape: Shape | None = None,
         dtype: DType = None,
         *,
@@ -49,7 +60,7 @@ class Host:
         prefetch: bool = False,
         in_thread: bool = False,
         inherit: Inherit = "share",
-        **options: Any,
+        **options: Unpack[CreateOptions],
     ) -> Array:
         """See `commonhold.array`."""
         return array_on_host(
@@ -58,8 +69,11 @@ class Host:
                  "inherit": inherit},
         )  # fmt: skip
 
-    def create(self, name: str, size: int | None = None, *, tag: str = "", **options: Any) -> Object:
+    def create(
+        self, name: Name | None, size: int | None = None, *, tag: str = "", **options: Unpack[CreateOptions]
+    ) -> Object:
         """See `commonhold.create`."""
+        check_options("create", options)
         return self._create(name, size, lambda _: tag, **options)
 
     def create_nameless(
@@ -70,9 +84,29 @@ class Host:
 
     def _create(
         self,
+        name: Name | None,
+        size: int | None,
+        tag: Callable[[int], str],
+        *,
+        ephemeral: bool | float | None = None,
+        **options: Any,
+    ) -> Object:
+        """Creates an object: of no name, under one that nobody has."""
+        if name is not None:
+            return self._create_named(os.fspath(name), size, tag, _milliseconds(ephemeral), **options)
+        ephemeral_ms = _milliseconds(True if ephemeral is None else ephemeral)
+        while True:
+            try:
+                return self._create_named(f"/unnamed-{secrets.token_hex(8)}", size, tag, ephemeral_ms, **options)
+            except ExistsError:
+                pass  # of 64 random bits the same twice: others, then
+
+    def _create_named(
+        self,
         name: str,
         size: int | None,
         tag: Callable[[int], str],
+        ephemeral_ms: int | None,
         *,
         file: File | None = None,
         pager: str | None = None,
@@ -122,61 +156,80 @@ class Host:
                 translation=translation,
                 fixed=fixed,
                 room_bytes=room,
+                ephemeral_ms=ephemeral_ms,
             )
 
-    def stat(self, name: str) -> ObjectStat | DirectoryStat:
+    def stat(self, name: Name) -> ObjectStat | DirectoryStat:
         """What is known of an object or a directory."""
-        return self._native.stat(name)
+        return self._native.stat(os.fspath(name))
 
-    def ls(self, directory: str = "/") -> list[ObjectStat | DirectoryStat]:
+    def exists(self, name: Name) -> bool:
+        """See `commonhold.exists`."""
+        try:
+            self._native.stat(os.fspath(name))
+        except NotFoundError:
+            return False
+        return True
+
+    def ls(self, directory: Name = "/") -> list[ObjectStat | DirectoryStat]:
         """The entries of a directory, in order."""
-        return self._native.ls(directory)
+        return self._native.ls(os.fspath(directory))
 
-    def resize(self, name: str, size: int) -> None:
+    def resize(self, name: Name, size: int) -> None:
         """Changes the size of an object. Touching a mapping past a smaller size raises SIGBUS."""
-        self._native.resize(name, size)
+        self._native.resize(os.fspath(name), size)
 
-    def tag(self, name: str, what: Any, offset: int = 0, length: int | None = None) -> None:
+    def tag(self, name: Name, what: Any, offset: int = 0, length: int | None = None) -> None:
         """Says what is in whole pages of an object, for hosts of other machine types."""
-        self._native.tag(name, offset, length, words_of(what))
+        self._native.tag(os.fspath(name), offset, length, words_of(what))
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: Name) -> None:
         """Frees the name now, and the memory when the last mapping goes. A backing file is never deleted."""
-        self._native.remove(name)
+        self._native.remove(os.fspath(name))
 
-    def rename(self, old: str, new: str) -> None:
+    def rename(self, old: Name, new: Name) -> None:
         """Gives an object or a directory another name."""
-        self._native.rename(old, new)
+        self._native.rename(os.fspath(old), os.fspath(new))
 
-    def chmod(self, name: str, mode: int) -> None:
+    def chmod(self, name: Name, mode: int) -> None:
         """Changes the mode bits of an object or a directory."""
-        self._native.chmod(name, mode)
+        self._native.chmod(os.fspath(name), mode)
 
-    def chown(self, name: str, uid: int | None = None, gid: int | None = None) -> None:
+    def chown(self, name: Name, uid: int | None = None, gid: int | None = None) -> None:
         """Changes owner or group of an object or a directory."""
-        self._native.chown(name, uid, gid)
+        self._native.chown(os.fspath(name), uid, gid)
 
-    def revert(self, name: str) -> int:
+    def revert(self, name: Name) -> int:
         """Drops what was not synced; gives the number of pages dropped."""
-        return self._native.revert(name)
+        return self._native.revert(os.fspath(name))
 
-    def map_info(self, name: str) -> list[MappingStat]:
+    def map_info(self, name: Name) -> list[MappingStat]:
         """The mappings of an object, of all processes."""
-        return self._native.map_info(name)
+        return self._native.map_info(os.fspath(name))
 
     def status(self) -> HostStatus:
         """State of the host."""
         return self._native.status()
 
-    def serve_pager(self, name: str, page_in: PageIn, page_out: PageOut | None = None) -> None:
+    def serve_pager(self, name: Name, page_in: PageIn, page_out: PageOut | None = None) -> None:
         """See `commonhold.serve_pager`."""
-        _native.serve_pager(self._native, name, page_in, page_out)
+        _native.serve_pager(self._native, os.fspath(name), page_in, page_out)
 
     def __repr__(self) -> str:
         return f"<commonhold.Host {self.state_directory}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Host, (self.state_directory,)
+
+
+def _milliseconds(ephemeral: bool | float | None) -> int | None:
+    """How long an object stays when nobody uses it any more; None: for good."""
+    if ephemeral is None or ephemeral is False:
+        return None
+    seconds = 0.0 if ephemeral is True else float(ephemeral)
+    if not 0 <= seconds < 1 << 22:
+        raise invalid(f"ephemeral={ephemeral!r}: give True, or a number of seconds from 0 to {(1 << 22) - 1}")
+    return round(seconds * 1000)
 
 
 def default_host() -> Host:
@@ -191,17 +244,17 @@ def connect(state_directory: str | os.PathLike[str] | None = None) -> Host:
     return default_host() if state_directory is None else Host(state_directory)
 
 
-def open(name: str, mode: Mode = "r", *, movable: bool = False) -> Object:
+def open(name: Name, mode: Mode = "r", *, movable: bool = False) -> Object:
     """Opens an object for reading (`r`), or for reading and writing (`r+`). A wired object that is opened `movable` may
     move while it is open, and is used under guards (`Object.guard`).
 
     Raises `NotFoundError`, or `PermissionDeniedError` if its mode bits do not allow it.
     """
-    return _native.default_host().open(name, mode, movable=movable)
+    return _native.default_host().open(os.fspath(name), mode, movable=movable)
 
 
 def create(
-    name: str,
+    name: Name | None,
     size: int | None = None,
     *,
     file: File | None = None,
@@ -225,8 +278,9 @@ def create(
     translation: Literal["paged", "shared-tables", "shared-tables-4k", "wired"] = "paged",
     fixed: bool = False,
     room: int | None = None,
+    ephemeral: bool | float | None = None,
 ) -> Object:
-    """Creates an object and opens it for reading and writing.
+    """Creates an object and opens it for reading and writing. None: under a name that nobody has, which is in its `name`.
 
     * `size`: in bytes; with a `file`, that of the file unless given.
     * `file`: the file (a path, descriptor or file object) whose bytes the object is, in place. A path that is not
@@ -260,6 +314,8 @@ def create(
       `file` or a `pager` too.
     * `fixed`: it has one address in all processes, on all hosts that share it, so that pointers may be kept in it; `room`: it
       may grow to so many bytes. Mapping it fails where something lies there.
+    * `ephemeral`: its name, and with it the object, goes with its last user, closed, ended or killed; a number: so many seconds
+      after. An object that is created with None for its name is ephemeral, unless that is False.
     * `fault_deadline_ms`, `pager_deadline_ms`: after so many milliseconds a touch raises SIGBUS (unless given, 60,000 of an
       object that hosts share, of others never), a pager has failed.
 
@@ -272,7 +328,7 @@ def create(
         controlled=controlled, freezable=freezable, reserve=reserve, on_last_death=on_last_death, budget=budget,
         fault_deadline_ms=fault_deadline_ms, pager_deadline_ms=pager_deadline_ms, coherence=coherence, on_loss=on_loss,
         scheduler=scheduler, page_size=page_size, replicas=replicas,
-        home_moves=home_moves, translation=translation, fixed=fixed, room=room,
+        home_moves=home_moves, translation=translation, fixed=fixed, room=room, ephemeral=ephemeral,
     )  # fmt: skip
 
 
@@ -284,17 +340,23 @@ def create_nameless(
     return default_host().create_nameless(size, tag=tag, controlled=controlled, freezable=freezable)
 
 
-def stat(name: str) -> ObjectStat | DirectoryStat:
+def stat(name: Name) -> ObjectStat | DirectoryStat:
     """What is known of an object or a directory."""
     return default_host().stat(name)
 
 
-def ls(directory: str = "/") -> list[ObjectStat | DirectoryStat]:
+def exists(name: Name) -> bool:
+    """Whether there is an object or a directory of that name. `array(name, create="new")` is for who wants to be the first:
+    by the next call it may be otherwise."""
+    return default_host().exists(name)
+
+
+def ls(directory: Name = "/") -> list[ObjectStat | DirectoryStat]:
     """The entries of a directory, in order."""
     return default_host().ls(directory)
 
 
-def resize(name: str, size: int) -> None:
+def resize(name: Name, size: int) -> None:
     """Changes the size of an object, in bytes; its file is cut or grown with it.
 
     Touching a mapping past a smaller size raises SIGBUS, which ends the program. Raises `NotFoundError`,
@@ -303,7 +365,7 @@ def resize(name: str, size: int) -> None:
     default_host().resize(name, size)
 
 
-def remove(name: str) -> None:
+def remove(name: Name) -> None:
     """Frees the name now, and the memory when the last mapping goes. A backing file is never deleted.
 
     Of a directory: if it is empty. Raises `NotFoundError`, or `PermissionDeniedError`.
@@ -311,22 +373,22 @@ def remove(name: str) -> None:
     default_host().remove(name)
 
 
-def rename(old: str, new: str) -> None:
+def rename(old: Name, new: Name) -> None:
     """Gives an object or a directory another name. Raises `NotFoundError`, `ExistsError` or `PermissionDeniedError`."""
     default_host().rename(old, new)
 
 
-def chmod(name: str, mode: int) -> None:
+def chmod(name: Name, mode: int) -> None:
     """Changes the mode bits of an object or a directory, such as `0o640`. Only its owner and root may."""
     default_host().chmod(name, mode)
 
 
-def chown(name: str, uid: int | None = None, gid: int | None = None) -> None:
+def chown(name: Name, uid: int | None = None, gid: int | None = None) -> None:
     """Changes owner or group (numbers; None: as it is) of an object or a directory. Only root may give one away."""
     default_host().chown(name, uid, gid)
 
 
-def map_info(name: str) -> list[MappingStat]:
+def map_info(name: Name) -> list[MappingStat]:
     """The mappings of an object, of all processes."""
     return default_host().map_info(name)
 
@@ -336,7 +398,7 @@ def status() -> HostStatus:
     return default_host().status()
 
 
-def serve_pager(name: str, page_in: PageIn, page_out: PageOut | None = None) -> None:
+def serve_pager(name: Name, page_in: PageIn, page_out: PageOut | None = None) -> None:
     """Serves the pages of the objects created with `pager=name`, until the host ends or Ctrl-C.
 
     `page_in(object, offset, length)` gives `length` bytes; `page_out(object, offset, data)` stores `data`, and

@@ -32,6 +32,8 @@ class ObjectStat:
     reserved: bool
     """Whether its memory was taken at creation."""
     on_last_death: str
+    ephemeral_ms: int | None
+    """So long after its last user its name goes; `None`: it stays."""
     budget_bytes: int | None
     fault_deadline_ms: int | None
     pager_deadline_ms: int | None

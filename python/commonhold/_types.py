@@ -1,14 +1,15 @@
 """Type tags: how an object remembers the dtype and shape it was created with, as `numpy:<u4:(1024,)`."""
 
+from __future__ import annotations
+
 import ast
 import math
 import re
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from ._errors import mismatch
+from ._numpy import np
 
 _PREFIX = "numpy:"
 _TAG_BYTES = 256

@@ -95,7 +95,7 @@ impl Host {
     /// Creates an object and opens it for reading and writing.
     #[pyo3(signature = (name, *, size_bytes, fd, pager, sync, permissions, tag, controlled, freezable, reserve,
         on_last_death, budget_bytes, fault_deadline_ms, pager_deadline_ms, coherence, on_loss,
-        scheduler, page_size_bytes, replicas, home_moves, translation, fixed, room_bytes))]
+        scheduler, page_size_bytes, replicas, home_moves, translation, fixed, room_bytes, ephemeral_ms))]
     #[allow(clippy::too_many_arguments)] // one for each thing that can be chosen, each named by the caller
     fn create(
         &self,
@@ -123,6 +123,7 @@ impl Host {
         translation: &str,
         fixed: bool,
         #[pyo3(from_py_with = natural_or_none)] room_bytes: Option<u64>,
+        #[pyo3(from_py_with = natural_or_none)] ephemeral_ms: Option<u32>,
     ) -> PyResult<Object> {
         if room_bytes.is_some() && !fixed {
             let what = "room is for objects with a fixed address: give fixed=True, or leave it out";
@@ -153,6 +154,7 @@ impl Host {
             read_only: false,
             fixed: fixed.then(|| commonhold::Fixed::asked(room_bytes.unwrap_or(0))),
             types: commonhold::tags::Types::default(),
+            ephemeral_ms,
         };
         let options = shared(options, coherence, on_loss, scheduler).or_raise(py)?;
         // SAFETY: the caller keeps the descriptor open until this call returns.

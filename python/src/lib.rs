@@ -53,5 +53,7 @@ mod _native {
     use crate::sync::{Barrier, Condition, Counter, Holding, Mutex, RwLock, Semaphore};
 
     #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    #[pymodule_export]
     const PAGE_SIZE_BYTES: u64 = commonhold::PAGE_SIZE_BYTES;
 }

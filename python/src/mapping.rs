@@ -8,7 +8,7 @@ use crate::ranges::page_states;
 use commonhold::{Error, PAGE_SIZE_BYTES, classical};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyMemoryView, PySlice, PyTuple};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -117,6 +117,21 @@ impl Mapping {
     #[getter]
     fn closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
+    }
+
+    /// A byte, or the bytes of a slice: as of an `mmap`.
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let found = PyMemoryView::from(slf.as_any())?.get_item(index)?;
+        if index.is_instance_of::<PySlice>() { found.call_method0("tobytes") } else { Ok(found) }
+    }
+
+    /// Writes a byte, or as many bytes as a slice has.
+    fn __setitem__(
+        slf: &Bound<'_, Self>,
+        index: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        PyMemoryView::from(slf.as_any())?.set_item(index, value)
     }
 
     /// Makes the pages that hold the range (bytes; all unless given) what is stored; gives the number of pages written.

@@ -8,6 +8,8 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::ffi::c_int;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Mapped pages. They are unmapped when the last array, buffer and mapping that shows them is gone, and never
 /// before: there is no way to close them. `numpy.ndarray.base` of an array on an object leads to one.
@@ -20,7 +22,12 @@ pub(crate) struct Pages {
     offset: u64,
     /// What is shown: the last page may reach past the object's end.
     length: usize,
+    /// The name that the object had when it was asked for.
+    named: Mutex<Option<(Instant, String)>>,
 }
+
+/// So old may a name be by which arrays are pickled: many are, one after the other.
+const RECENT: Duration = Duration::from_secs(1);
 
 impl Pages {
     pub(crate) fn new(
@@ -30,7 +37,7 @@ impl Pages {
         offset: u64,
         length: usize,
     ) -> Self {
-        Pages { mapping: Some(mapping), opened, mode, offset, length }
+        Pages { mapping: Some(mapping), opened, mode, offset, length, named: Mutex::default() }
     }
 
     fn address(&self) -> *mut u8 {
@@ -99,6 +106,19 @@ impl Pages {
     /// The name that the object has now.
     fn object_name(&self, py: Python<'_>) -> PyResult<String> {
         self.opened.name(py)
+    }
+
+    /// The name that it has, or had a second ago.
+    fn recent_name(&self, py: Python<'_>) -> PyResult<String> {
+        let named = || self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((when, name)) = &*named()
+            && when.elapsed() < RECENT
+        {
+            return Ok(name.clone());
+        }
+        let name = self.opened.name(py)?;
+        *named() = Some((Instant::now(), name.clone()));
+        Ok(name)
     }
 
     /// Drops what was not synced of the whole object, unless that was opened with mode "r".

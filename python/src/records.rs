@@ -60,6 +60,7 @@ pub(crate) fn object<'py>(py: Python<'py>, info: &ObjectInfo) -> PyResult<Bound<
         read_only: options.read_only,
         reserved: options.reserves(),
         on_last_death: if options.on_last_death == OnLastDeath::Keep { "keep" } else { "revert" },
+        ephemeral_ms: options.ephemeral_ms,
         budget_bytes: options.budget_bytes,
         fault_deadline_ms: options.fault_deadline(),
         pager_deadline_ms: options.pager_deadline_ms,

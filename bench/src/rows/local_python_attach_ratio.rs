@@ -30,7 +30,7 @@ impl Row for PythonAttachRatio {
     }
 
     fn bar(&self) -> Option<Bar> {
-        Some(Bar::AtMost(3.0))
+        Some(Bar::AtMost(2.0))
     }
 
     fn about(&self) -> &'static str {
@@ -72,7 +72,13 @@ impl Row for PythonAttachRatio {
 }
 
 /// Writes a script into the row's folder and starts it.
-fn script(context: &Context, python: &PathBuf, name: &str, text: &str, arguments: &[&str]) -> Result<Worker> {
+pub(super) fn script(
+    context: &Context,
+    python: &PathBuf,
+    name: &str,
+    text: &str,
+    arguments: &[&str],
+) -> Result<Worker> {
     let path = context.directory.join(name);
     std::fs::File::create(&path)?.write_all(text.as_bytes())?;
     let mut worker = Worker::spawn(Command::new(python).arg(&path).args(arguments).stdin(Stdio::piped()))?;
@@ -84,7 +90,7 @@ fn script(context: &Context, python: &PathBuf, name: &str, text: &str, arguments
 }
 
 /// The interpreter that has the package: `COMMONHOLD_PYTHON`, or the one in `.venv` of the project.
-fn python() -> Result<PathBuf> {
+pub(super) fn python() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("COMMONHOLD_PYTHON").filter(|value| !value.is_empty()) {
         return Ok(named.into());
     }

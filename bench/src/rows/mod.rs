@@ -8,6 +8,7 @@ mod audit_seconds;
 mod crash_cluster_failures;
 mod crash_local_failures;
 mod crash_tight_failures;
+mod ephemeral_left;
 mod explicit_messages;
 mod fence_stale_ms;
 mod govindan_figures;
@@ -22,6 +23,7 @@ mod images_link;
 mod images_pss_ratio;
 mod images_run;
 mod inject;
+mod install;
 mod ipc;
 mod ipc_out_of_line;
 mod local_attach_ratio;
@@ -44,6 +46,7 @@ mod preload;
 mod ptshare_bank;
 mod ptshare_hugetlb;
 mod ptshare_module;
+mod python_pickle;
 mod rebase_add_one;
 mod rebase_differences;
 mod rebase_memory;
@@ -97,6 +100,10 @@ pub fn all() -> Vec<&'static dyn Row> {
         &local_sync_vs_raw::SyncVsRaw,
         &local_sparse_kib::SparseKib,
         &local_python_attach_ratio::PythonAttachRatio,
+        &python_pickle::PickleRatio,
+        &ephemeral_left::Left,
+        &install::WheelFailures,
+        &install::WheelMib,
         &crash_local_failures::CrashLocalFailures,
         &inject::InjectFailures,
         &inject::PointsMissed,
@@ -230,7 +237,7 @@ mod tests {
         let ids: Vec<_> = all().iter().map(|row| row.id()).collect();
         let promised = "local.resident_ratio local.attach_ratio local.fault_ratio local.fault_in_thread_ratio \
                         local.idle_cost local.seq_direct_ratio local.seq_controlled_ratio local.sync_vs_lmdb \
-                        local.sync_vs_raw local.sparse_kib local.python_attach_ratio crash.local_failures inject.failures \
+                        local.sync_vs_raw local.sparse_kib local.python_attach_ratio python.pickle_us_ratio ephemeral.left install.wheel_failures install.wheel_mib crash.local_failures inject.failures \
                         inject.points_missed \
                         security.breaches security.collateral_ms security.fuzz_failures sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
                         audit.prediction_error audit.seconds remote.read_fault_ratio \

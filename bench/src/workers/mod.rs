@@ -3,6 +3,7 @@
 mod adder;
 pub mod attach_server;
 pub mod channel_partner;
+mod ephemeral_client;
 pub mod fault_server;
 pub mod file_server;
 mod forker;
@@ -57,6 +58,7 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
         "attach-server" => attach_server::run(arguments),
         "bank-client" => crate::bank::client::run(arguments),
         "channel-partner" => channel_partner::run(arguments),
+        "ephemeral-client" => ephemeral_client::run(arguments),
         "fault-server" => fault_server::run(),
         "file-server" => file_server::run(arguments),
         "forker" => forker::run(arguments),

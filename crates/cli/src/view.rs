@@ -80,6 +80,8 @@ pub struct ObjectView {
     read_only: bool,
     reserve: bool,
     on_last_death: &'static str,
+    /// So long after its last user its name goes; none: it stays.
+    ephemeral_ms: Option<u32>,
     budget_bytes: Option<u64>,
     fault_deadline_ms: Option<u32>,
     pager_deadline_ms: Option<u32>,
@@ -171,6 +173,7 @@ impl ObjectView {
             read_only: options.read_only,
             reserve: options.reserves(),
             on_last_death: last_death_word(options.on_last_death),
+            ephemeral_ms: options.ephemeral_ms,
             budget_bytes: options.budget_bytes,
             fault_deadline_ms: options.fault_deadline(),
             pager_deadline_ms: options.pager_deadline_ms,

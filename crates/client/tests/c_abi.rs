@@ -36,7 +36,7 @@ fn the_header_says_what_the_library_does() {
     let mut expected = String::new();
     describe!(expected, ch_options: struct_bytes size_bytes budget_bytes pager_name tag pager sync on_last_death
         reserve controlled freezable fault_deadline_ms pager_deadline_ms mode coherence page_size_bytes
-        replicas home_moves translation fixed room_bytes);
+        replicas home_moves translation fixed room_bytes ephemeral linger_ms);
     describe!(expected, ch_info: struct_bytes id size_bytes resident_bytes dirty_bytes spilled_bytes budget_bytes
         mappings opens is_directory pager sync on_last_death controlled freezable uid gid mode unused name tag
         file_path warning home lost_pages reverted_pages loss_generation is_elsewhere translation

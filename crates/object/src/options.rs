@@ -148,6 +148,8 @@ pub struct CreateOptions {
     pub fixed: Option<Fixed>,
     /// What is in its pages, for machines of other formats (`docs/TYPES.md`). No object is created with any.
     pub types: Types,
+    /// Its name, and with it the object, goes so many milliseconds after its last user: closed, ended or killed. None: it stays.
+    pub ephemeral_ms: Option<u32>,
 }
 
 impl Default for CreateOptions {
@@ -173,6 +175,7 @@ impl Default for CreateOptions {
             read_only: false,
             fixed: None,
             types: Types::default(),
+            ephemeral_ms: None,
         }
     }
 }
@@ -275,6 +278,11 @@ impl CreateOptions {
         self.check_home_moves()?;
         self.check_translation()?;
         self.check_fixed()?;
+        if self.ephemeral_ms.is_some() && self.home_moves {
+            return Err(Error::invalid(
+                "an ephemeral object goes with its last user, and one whose home moves is kept for whoever comes: leave one out",
+            ));
+        }
         if self.is_shared() && matches!(self.pager, PagerKind::External { .. }) {
             return Err(Error::invalid(
                 "an object that hosts share takes its pages from memory or from a file: leave the external pager out, or \

@@ -96,6 +96,14 @@ impl Registry {
         Ok(record)
     }
 
+    /// Takes the name of an object that nobody uses, whosever it is.
+    pub fn remove_unused(&mut self, id: ObjectId) -> Result<()> {
+        match self.record(id)?.name.clone() {
+            Some(name) => self.take_name(&name, id).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Takes the name of a System V segment that is gone, whosever it is.
     pub fn remove_segment(&mut self, name: &Name) -> Result<ObjectRecord> {
         match self.tree.get(name) {

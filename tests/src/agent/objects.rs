@@ -214,6 +214,7 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
             "home-moves" => options.home_moves = true,
             "replicas" => options.replicas = number(value)? as u32,
             "reserve" => options.reserve = Some(value == "yes"),
+            "ephemeral" => options.ephemeral_ms = Some(number(value)? as u32),
             "death" if value == "revert" => options.on_last_death = OnLastDeath::Revert,
             "death" => options.on_last_death = OnLastDeath::Keep,
             "budget" => options.budget_bytes = Some(number(value)?),

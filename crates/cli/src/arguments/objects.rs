@@ -71,6 +71,10 @@ pub struct Create {
     /// How far an object with a fixed address may grow: so many addresses are its own; its size unless given
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_negative_numbers = true, requires = "fixed")]
     pub room: Option<u64>,
+    /// Its name, and with it the object, goes with its last user, or so long after
+    #[arg(long, value_name = "TIME", value_parser = parse_milliseconds, num_args = 0..=1, require_equals = true,
+        default_missing_value = "0s")]
+    pub ephemeral: Option<u32>,
     /// Of a centrally scheduled object, how many writers may overtake readers that wait: 16 unless given; 0: any number
     #[arg(long, value_name = "N")]
     pub reader_bound: Option<u32>,

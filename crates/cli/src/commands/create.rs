@@ -75,6 +75,7 @@ fn options(arguments: &Create) -> Result<CreateOptions> {
         read_only: false,
         fixed: arguments.fixed.then(|| commonhold::Fixed::asked(arguments.room.unwrap_or(0))),
         types: commonhold::tags::Types::default(),
+        ephemeral_ms: arguments.ephemeral,
     };
     if arguments.coherence == Coherence::Strict { strict(options, arguments) } else { Ok(options) }
 }

@@ -86,6 +86,7 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
         ("translation", options.is_wired().then(|| options.translation.word().to_owned())),
         ("page tables", page_tables(info)),
         ("address", options.fixed.map(address)),
+        ("ephemeral", options.ephemeral_ms.map(ephemeral)),
         ("budget", options.budget_bytes.map(format_size)),
         ("fault deadline", options.fault_deadline().map(|ms| format_milliseconds(ms.into()))),
         ("pager deadline", options.pager_deadline_ms.map(|ms| format_milliseconds(ms.into()))),
@@ -125,6 +126,16 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
 /// Where it is in all processes, and how far it may grow there.
 fn address(fixed: Fixed) -> String {
     format!("{:#x} in all processes, room for {}", fixed.address, format_size(fixed.room_bytes))
+}
+
+/// When its name goes.
+fn ephemeral(after_ms: u32) -> String {
+    let after = if after_ms == 0 {
+        String::new()
+    } else {
+        format!("{} after ", format_milliseconds(after_ms.into()))
+    };
+    format!("goes {}its last user", if after.is_empty() { "with " } else { &after })
 }
 
 /// Which pages have which tag. A long one is known by its hash.

@@ -34,6 +34,8 @@ pub struct ch_options {
     pub translation: c_int,
     pub fixed: c_int,
     pub room_bytes: u64,
+    pub ephemeral: c_int,
+    pub linger_ms: u32,
 }
 
 const OLDEST_OPTIONS_BYTES: usize = size_of::<ch_options>();
@@ -102,6 +104,8 @@ impl ch_options {
         translation: 0,
         fixed: 0,
         room_bytes: 0,
+        ephemeral: 0,
+        linger_ms: 0,
     };
 
     /// The Rust form.
@@ -222,12 +226,25 @@ impl ch_options {
             read_only: false,
             fixed: self.fixed()?,
             types: crate::tags::Types::default(),
+            ephemeral_ms: self.ephemeral()?,
         };
         Ok(match self.coherence {
             1 => options.strict(OnLoss::Error),
             2 => options.strict(OnLoss::Revert),
             _ => options,
         })
+    }
+}
+
+impl ch_options {
+    fn ephemeral(&self) -> Result<Option<u32>> {
+        let is_ephemeral = flag("ephemeral", self.ephemeral)?;
+        if self.linger_ms != 0 && !is_ephemeral {
+            return Err(Error::invalid(
+                "linger_ms is for ephemeral objects: set ephemeral to 1, or leave it out",
+            ));
+        }
+        Ok(is_ephemeral.then_some(self.linger_ms))
     }
 }
 

@@ -28,6 +28,8 @@ int main(void) {
     FIELD(ch_options, translation);
     FIELD(ch_options, fixed);
     FIELD(ch_options, room_bytes);
+    FIELD(ch_options, ephemeral);
+    FIELD(ch_options, linger_ms);
     SIZE(ch_info);
     FIELD(ch_info, struct_bytes);
     FIELD(ch_info, id);

@@ -122,27 +122,16 @@ impl Host {
     /// waits for this thread.
     pub(super) fn settle_object(self: &Arc<Self>, id: ObjectId) {
         let Ok(object) = self.object(id) else { return };
-        if object.record().name.is_some() {
-            return;
-        }
-        // Clients that are expected back may have it mapped.
-        let used = || {
-            object.opens.load(Ordering::Relaxed) > 0
-                || lock(&self.offers).holds(id)
-                || object.cache().is_some_and(|c| c.is_mapped())
-                || self.returning.expects(id)
-                || self.is_used_elsewhere(&object)
+        let (has_name, ephemeral_ms) = {
+            let record = object.record();
+            (record.name.is_some(), record.options.ephemeral_ms)
         };
-        let has_snapshots = Cell::new(false);
-        let needed = || {
-            let used = used();
-            has_snapshots.set(!used && self.has_snapshots(id));
-            used || has_snapshots.get()
+        let has_ended = match ephemeral_ms {
+            None if has_name => return,
+            Some(linger_ms) if has_name => self.ends_with_its_name(&object, linger_ms),
+            _ => self.ends_if_unused(&object),
         };
-        if !object.end_unless(needed) {
-            if has_snapshots.get() {
-                self.collapse_soon(&object);
-            }
+        if !has_ended {
             return;
         }
         self.is_about_to_leave(&object); // before nobody finds it any more
@@ -156,6 +145,29 @@ impl Host {
         }
         let (this, share) = (self.clone(), self.share_of(object.record().charged_uid));
         share.run(&self.machine.urgent, move || this.leave_off(&object, cache));
+    }
+
+    /// Whether anybody uses it, or may: clients that are expected back may have it mapped.
+    pub(super) fn is_used(&self, object: &Object) -> bool {
+        object.opens.load(Ordering::Relaxed) > 0
+            || lock(&self.offers).holds(object.id)
+            || object.cache().is_some_and(|cache| cache.is_mapped())
+            || self.returning.expects(object.id)
+            || self.is_used_elsewhere(object)
+    }
+
+    fn ends_if_unused(self: &Arc<Self>, object: &Arc<Object>) -> bool {
+        let has_snapshots = Cell::new(false);
+        let needed = || {
+            let used = self.is_used(object);
+            has_snapshots.set(!used && self.has_snapshots(object.id));
+            used || has_snapshots.get()
+        };
+        let has_ended = object.end_unless(needed);
+        if !has_ended && has_snapshots.get() {
+            self.collapse_soon(object);
+        }
+        has_ended
     }
 
     /// Nothing of an object is needed any more.

@@ -43,6 +43,7 @@ mod create;
 mod direct;
 mod dispatch;
 mod elsewhere;
+mod ephemeral;
 mod expecting;
 mod fencing;
 #[cfg(feature = "fuzzing")]
@@ -171,6 +172,8 @@ pub struct Host {
     handovers: Mutex<HashMap<ObjectId, Arc<OwnedFd>>>,
     /// Mutexes that hosts share.
     tokens: tokens::AllTokens,
+    /// Looks at ephemeral objects that nobody uses: from the first on that lingers.
+    lingering_clock: Mutex<Option<Arc<crate::clock::Clock>>>,
     next_session: AtomicU64,
     /// Processes of hosts before this one that were killed, and had not ended when this one began.
     stuck_before: Mutex<Vec<Arc<OwnedFd>>>,

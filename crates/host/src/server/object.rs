@@ -63,6 +63,8 @@ pub struct Object {
     pub(super) writers: Mutex<Writers>,
     /// Of an object of another host: its loss generation, as it was told when a process here opened it last.
     pub losses_told: AtomicU64,
+    /// Of an ephemeral one, how long nobody has used it.
+    pub(super) lingering: super::ephemeral::Lingering,
     /// Why it cannot be used, after a reboot for example; empty if it can.
     unusable: Mutex<String>,
 }
@@ -89,6 +91,7 @@ impl Object {
             opens: AtomicU64::new(0),
             writers: Mutex::default(),
             losses_told: AtomicU64::new(0),
+            lingering: super::ephemeral::Lingering::default(),
             unusable: Mutex::new(unusable),
         })
     }
@@ -120,6 +123,11 @@ impl Object {
         }
         life.ended = true;
         true
+    }
+
+    /// It has not ended, after all: nobody has seen that it had.
+    pub fn goes_on(&self) {
+        self.life().ended = false;
     }
 
     /// Whether it has ended.

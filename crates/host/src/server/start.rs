@@ -155,6 +155,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         revoking: super::revoking::Revoking::default(),
         handovers: Mutex::default(),
         tokens: super::tokens::AllTokens::default(),
+        lingering_clock: Mutex::default(),
         next_session: AtomicU64::new(first_session()),
         cluster: OnceLock::new(),
         stuck_before: Mutex::new(stuck_before(&vault, &kept)),
