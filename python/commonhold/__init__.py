@@ -21,6 +21,7 @@ _check()  # before the native part is loaded: elsewhere it cannot be
 
 from ._arrays import LOCKED, PageState, array, from_array, zeros
 from ._channel import Channel, Message, read_into
+from ._dask import register_if_used as _register_with_dask
 from ._errors import (
     BrokenBarrierError,
     DeadlockError,
@@ -79,6 +80,7 @@ from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
 from ._shared_array import SharedArray
 
 _atexit.register(stop_pagers)
+_register_with_dask()
 
 __all__ = [
     "LOCKED",

@@ -1,5 +1,6 @@
 """Arrays on objects, as other processes get them: by where they are, not by what is in them."""
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ._errors import Error
@@ -46,4 +47,8 @@ def on_pages(
     order: Any = "C",
 ) -> Any:  # fmt: skip
     """An array that begins so many bytes into mapped pages."""
+    if "distributed.protocol" in sys.modules:
+        from ._dask import register_if_used
+
+        register_if_used()
     return SharedArray(shape, dtype, pages, offset, strides, order)

@@ -154,7 +154,7 @@ impl Row for ProcessorRatio {
                 rounded(median(&larger.pairs(|run| run.servers).ours)),
             "counts_of_a_run_on_hosts": turns.counts(),
             "counts_with_pages_of_64_kib": larger.counts(),
-            "measured_by": "programs: the kernel's clock of each process; hosts and keepers: schedstat of all their threads",
+            "measured_by": "the kernel's clock of each process",
             "network": turns.network,
         });
         Ok(pairs.measured(pairs.ratio(), detail).beside(

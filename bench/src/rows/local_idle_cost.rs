@@ -55,7 +55,7 @@ impl Row for IdleCost {
             "clients": CLIENTS,
             "windows_percent": windows.iter().map(|w| rounded(*w)).collect::<Vec<_>>(),
             "percent_by_utime_and_stime": rounded(100.0 * ticks.as_secs_f64() / start.elapsed().as_secs_f64()),
-            "measured_by": "schedstat of all threads of host and keeper",
+            "measured_by": "the kernel's clocks of host and keeper",
         });
         drop(clients);
         Ok(Measured::median(&windows, detail))

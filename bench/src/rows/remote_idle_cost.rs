@@ -58,7 +58,7 @@ impl Row for RemoteIdleCost {
             "windows_percent": windows.iter().map(|w| rounded(*w)).collect::<Vec<_>>(),
             "with_an_object_shared_and_untouched": rounded(shared),
             "network": cluster.network().words(),
-            "measured_by": "schedstat of all threads of host and keeper",
+            "measured_by": "the kernel's clocks of host and keeper",
         });
         Ok(Measured::median(&windows, detail))
     }
