@@ -237,7 +237,8 @@ int ch_sync(void *address, size_t length);
 int ch_sync_frozen(void *address, size_t length);
 
 /* Holds pages: they stay in memory and are not written to their pager until a sync of them or ch_unlock(). Only
- * for controlled objects: the kernel writes the others back whenever it likes (EOPNOTSUPP). */
+ * for controlled objects: the kernel writes the others back whenever it likes (EOPNOTSUPP). This keeps no other thread
+ * or process out: a mutex by name does (ch_mutex_open() in commonhold_sync.h). */
 int ch_lock(void *address, size_t length);
 int ch_unlock(void *address, size_t length);
 

@@ -10,18 +10,24 @@ package_wheel() {
     need_rust
     build_programs
     say "Building the wheel"
-    made="$root/target/package" tools="$root/target/package-python" data="$root/python/commonhold.data"
+    made="$root/target/package" tools="$root/target/package-python"
     [ -x "$tools/bin/python" ] || python3 -m venv "$tools"
-    "$tools/bin/python" -m pip install --quiet maturin auditwheel
-    rm -rf "$data" "$made"/commonhold-*.whl "$made"/commonhold-*.tar.gz
-    mkdir -p "$data/scripts" "$made"
-    for file in $in_wheel; do
-        strip --strip-all -o "$data/scripts/$file" "target/release/$file"
-    done
+    "$tools/bin/python" -m pip install --quiet maturin auditwheel wheel
+    rm -rf "$made"/commonhold-*.whl "$made"/commonhold-*.tar.gz "$made/wheel"
+    mkdir -p "$made/wheel"
     (cd python && VIRTUAL_ENV="$tools" CARGO_TARGET_DIR="$root/target/python" "$tools/bin/maturin" build \
-        --release --locked --quiet --compatibility "$wheel_platform" --out "$made" >/dev/null)
-    rm -rf "$data"
-    (cd python && "$tools/bin/maturin" sdist --quiet --out "$made" >/dev/null)
+        --release --locked --quiet --compatibility "$wheel_platform" --out "$made/wheel" >/dev/null)
+    "$tools/bin/wheel" unpack --dest "$made/wheel" "$made"/wheel/commonhold-*.whl >/dev/null
+    for unpacked in "$made"/wheel/commonhold-*/; do
+        scripts="$unpacked/$(basename "$unpacked").data/scripts"
+        mkdir -p "$scripts"
+        for file in $in_wheel; do
+            strip --strip-all -o "$scripts/$file" "target/release/$file"
+        done
+        "$tools/bin/wheel" pack --dest-dir "$made" "$unpacked" >/dev/null
+    done
+    rm -rf "$made/wheel"
+    (cd python && "$tools/bin/maturin" sdist --out "$made" >/dev/null)
     wheel=$(echo "$made"/commonhold-*-cp311-abi3-"$wheel_platform"_*.whl)
     [ -f "$wheel" ] || fail "no wheel was made for $wheel_platform"
     check_wheel "$wheel" "$tools"

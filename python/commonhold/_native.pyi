@@ -206,7 +206,8 @@ class Object:
         """Makes the range what is stored, by the mode chosen at creation; gives the number of pages written."""
 
     def lock(self, offset: int = 0, length: int | None = None) -> bool:
-        """Holds the pages in memory and away from the pager; gives whether they are pinned against swap too."""
+        """Holds the pages in memory and away from the pager, and keeps nobody out (`Mutex` does); gives whether they are pinned
+        against swap too."""
 
     def unlock(self, offset: int = 0, length: int | None = None) -> None:
         """Lets them go."""
@@ -720,7 +721,7 @@ def sync(target: Buffer | Mapping | Object, *, freeze: bool = False) -> int:
 
 def lock(target: Buffer | Mapping | Object) -> bool:
     """Holds the pages in memory and away from the pager, until a sync of them or `unlock`; gives whether they are
-    pinned against swap too. Raises `Error` with `kind` `unsupported` for a direct object."""
+    pinned against swap too. It keeps nobody out: `Mutex` does. Raises `Error` with `kind` `unsupported` for a direct object."""
 
 def unlock(target: Buffer | Mapping | Object) -> None:
     """Lets them go."""

@@ -146,7 +146,7 @@ impl Mapping {
         self.on_range(py, offset, length, if freeze { classical::sync_frozen } else { classical::sync })
     }
 
-    /// Holds the pages in memory and away from the pager; gives whether they are pinned against swap too.
+    /// Holds the pages in memory and away from the pager, and keeps nobody out (`Mutex` does); gives whether they are pinned against swap too.
     #[pyo3(signature = (offset = 0, length = None))]
     fn lock(
         &self,

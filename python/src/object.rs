@@ -251,7 +251,7 @@ impl Object {
         })
     }
 
-    /// Holds the pages in memory and away from the pager; gives whether they are pinned against swap too. Raises
+    /// Holds the pages in memory and away from the pager, and keeps nobody out (`Mutex` does); gives whether they are pinned against swap too. Raises
     /// `Error` with `kind` `unsupported` for a direct object.
     #[pyo3(signature = (offset = 0, length = None))]
     fn lock(

@@ -63,7 +63,7 @@ pub(crate) fn sync(target: &Bound<'_, PyAny>, freeze: bool) -> PyResult<u64> {
     Target::of(target)?.act(py, |o, n| o.sync(0, n), classical::sync)
 }
 
-/// Holds the pages in memory and away from the pager, until a sync of them or `unlock`; gives whether they are pinned
+/// Holds the pages in memory and away from the pager, and keeps nobody out (`Mutex` does), until a sync of them or `unlock`; gives whether they are pinned
 /// against swap too. Raises `Error` with `kind` `unsupported` for a direct object.
 #[pyfunction]
 pub(crate) fn lock(target: &Bound<'_, PyAny>) -> PyResult<bool> {

@@ -135,7 +135,7 @@ fn help_and_version_succeed() {
 }
 
 #[test]
-fn every_command_but_four_has_json() {
+fn every_command_but_those_that_answer_nothing_has_json() {
     fn check(command: &clap::Command, path: &str) {
         let subcommands: Vec<_> = command.get_subcommands().filter(|c| !c.is_hide_set()).collect();
         for subcommand in &subcommands {
@@ -143,7 +143,7 @@ fn every_command_but_four_has_json() {
         }
         if subcommands.is_empty() {
             let has = command.get_arguments().any(|argument| argument.get_id() == "json");
-            let passes_through = ["cat", "completions", "man", "run"].contains(&command.get_name());
+            let passes_through = ["cat", "completions", "help", "man", "run", "version"].contains(&command.get_name());
             assert_eq!(has, !passes_through, "{path}");
         }
     }
@@ -189,4 +189,25 @@ fn a_reader_that_went_away_is_no_panic() {
     );
     let output = std::process::Command::new("sh").arg("-c").arg(shell).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn help_version_and_their_options_say_the_same() {
+    for (verb, option) in [
+        (&["help"][..], &["--help"][..]),
+        (&["help", "create"], &["create", "--help"]),
+        (&["help", "host", "start"], &["host", "start", "--help"]),
+        (&["version"], &["--version"]),
+    ] {
+        let said = commonhold(verb);
+        assert!(said.status.success());
+        assert_eq!(out(&said), out(&commonhold(option)), "{verb:?}");
+    }
+    let said = complaint(&commonhold(&["help", "host", "strat"]));
+    assert!(said.contains("host strat") && said.contains("commonhold help"), "{said}");
+}
+
+#[test]
+fn the_state_of_the_host_is_told_by_both_names() {
+    assert_eq!(complaint(&commonhold(&["status"])), complaint(&commonhold(&["host", "status"])));
 }

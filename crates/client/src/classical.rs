@@ -67,7 +67,8 @@ fn sync_pieces(address: *mut u8, length: usize, freeze: bool) -> Result<u64> {
     Ok(pages)
 }
 
-/// Holds the pages in memory and away from the pager; gives whether all are pinned against swap too.
+/// Holds the pages in memory and away from the pager; gives whether all are pinned against swap too. It keeps nobody out:
+/// [`Mutex`](crate::Mutex) does.
 pub fn lock(address: *mut u8, length: usize) -> Result<bool> {
     let pieces = pieces(address, length)?;
     pieces.iter().try_for_each(|piece| piece.value.object().refuse_lock_if_direct())?;

@@ -296,7 +296,8 @@ impl Mapping {
         classical::sync_frozen(self.as_ptr(), self.length)
     }
 
-    /// Holds its pages; gives whether they are pinned against swap too.
+    /// Holds its pages, and keeps nobody out ([`Mutex`](crate::Mutex) does); gives whether they are pinned against
+    /// swap too.
     pub fn lock(&self) -> Result<bool> {
         classical::lock(self.as_ptr(), self.length)
     }

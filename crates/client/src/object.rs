@@ -510,7 +510,8 @@ impl Object {
     }
 
     /// Holds the pages in memory and away from the pager; gives whether they are pinned against swap too.
-    /// Refused for direct objects, which the kernel writes back whenever it likes.
+    /// Refused for direct objects, which the kernel writes back whenever it likes. It keeps nobody out:
+    /// [`Mutex`](crate::Mutex) does.
     pub fn lock(&self, offset: u64, length: u64) -> Result<bool> {
         self.core.lock(offset, length)
     }

@@ -111,12 +111,18 @@ pub enum Command {
     Ipcrm(unmodified::RemoveSegments),
     /// Run a program and tell how many page faults each of its mappings had; fails if wired memory had any
     Faults(faults::Faults),
+    /// Tell the state of the host, as `host status` does
+    Status(Form),
     /// Check whether this machine has all that Commonhold needs, and how to get what it lacks
     Doctor(Form),
     /// Write a completion script for a shell to standard output
     #[command(after_help = "For example: commonhold completions bash > \
                             /usr/share/bash-completion/completions/commonhold")]
     Completions(Completions),
+    /// Tell how to use the program, or a command of it
+    Help(Help),
+    /// Tell the version of the program
+    Version,
     /// Write the man page to standard output, or all man pages into a directory
     Man(Man),
     /// The host process; started by its keeper alone
@@ -136,6 +142,13 @@ pub struct Form {
     /// Answer with one JSON document, for programs
     #[arg(long)]
     pub json: bool,
+}
+
+/// `help`.
+#[derive(Debug, Args)]
+pub struct Help {
+    /// The command, such as `host start`
+    pub of: Vec<String>,
 }
 
 /// `completions`.

@@ -312,7 +312,7 @@ pub struct Cat {
     overwritten; stretches of zeros become holes. When a copy fails or is interrupted, what it made is taken away,\n\
     and in a controlled object that was there before, what was copied stays in memory, unsynced.")]
 pub struct Copy {
-    /// A file, or an object written as :/lab/weights
+    /// A file, an object written as :/lab/weights, or - for standard input
     pub from: Place,
     /// A file, or an object written as :/lab/weights
     pub to: Place,

@@ -4,13 +4,15 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A file or an object.
+/// A file, an object, or what is on standard input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A file, by its path.
     File(PathBuf),
     /// An object, by its name; written with a colon before it. A file whose path begins with a colon is `./:x`.
     Object(String),
+    /// `-`. A file of that name is `./-`.
+    Stream,
 }
 
 impl FromStr for Place {
@@ -18,6 +20,7 @@ impl FromStr for Place {
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(match text.strip_prefix(':') {
             Some(name) => Place::Object(name.to_owned()),
+            None if text == "-" => Place::Stream,
             None => Place::File(text.into()),
         })
     }
@@ -28,6 +31,7 @@ impl std::fmt::Display for Place {
         match self {
             Place::File(path) => write!(f, "{}", path.display()),
             Place::Object(name) => write!(f, ":{name}"),
+            Place::Stream => f.write_str("-"),
         }
     }
 }

@@ -14,7 +14,7 @@ use commonhold_object::error::Doing;
 use serde_json::json;
 use signal_hook::low_level;
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Copies.
@@ -53,7 +53,19 @@ fn open_source(host: &Host, place: &Place) -> Result<Source> {
             }
             Ok(Source::File(file, path.clone()))
         }
+        Place::Stream => spool_input(),
     }
+}
+
+/// What is on standard input, in a file without a name: how much there is decides how large an object is made.
+fn spool_input() -> Result<Source> {
+    let folder = std::env::temp_dir();
+    let what = || format!("cannot keep standard input in {folder:?} (TMPDIR names another folder)");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600);
+    let mut file = options.open(&folder).doing(what())?;
+    std::io::copy(&mut std::io::stdin().lock(), &mut file).doing(what())?;
+    Ok(Source::File(file, "standard input".into()))
 }
 
 fn file_error(path: &Path, verb: &str, error: &std::io::Error) -> Error {
@@ -80,6 +92,9 @@ impl<'a> Target<'a> {
         let (sink, created) = match place {
             Place::Object(name) => Self::open_object(host, name, source, size_bytes)?,
             Place::File(path) => Self::open_file(path, source, size_bytes)?,
+            Place::Stream => {
+                return Err(Error::invalid("to standard output `commonhold cat NAME` writes an object"));
+            }
         };
         let held = match &sink {
             Sink::Object { object, .. } if object.info()?.controlled => {
@@ -195,6 +210,7 @@ impl<'a> Target<'a> {
             match self.place {
                 Place::Object(name) => drop(host.remove(name)),
                 Place::File(path) => drop(std::fs::remove_file(path)),
+                Place::Stream => {}
             }
         }
     }

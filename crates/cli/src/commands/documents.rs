@@ -1,10 +1,30 @@
 //! `completions` and `man`: from the same definitions that the parser has.
 
-use crate::arguments::{CommandLine, Completions, Man};
+use crate::arguments::{CommandLine, Completions, Help, Man};
 use crate::failure::{Done, Failure};
-use clap::CommandFactory;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+use commonhold::Error;
 use commonhold_object::error::Doing;
 use std::io::Write;
+
+/// Tells how to use a command: as `--help` after it.
+pub fn help(arguments: &Help) -> Done {
+    let words = ["commonhold"].into_iter().chain(arguments.of.iter().map(String::as_str)).chain(["--help"]);
+    match CommandLine::try_parse_from(words) {
+        Err(said) if said.kind() == ErrorKind::DisplayHelp => said.print().map_err(Failure::writing),
+        _ => {
+            let what = arguments.of.join(" ");
+            Err(Error::invalid(format!("there is no command {what:?}: `commonhold help` lists them")).into())
+        }
+    }
+}
+
+/// Tells the version, as `--version` does.
+pub fn version() -> Done {
+    let text = CommandLine::command().render_version();
+    std::io::stdout().lock().write_all(text.as_bytes()).map_err(Failure::writing)
+}
 
 /// Writes a completion script.
 pub fn completions(arguments: &Completions) -> Done {

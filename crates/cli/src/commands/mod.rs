@@ -24,6 +24,7 @@ mod trace;
 mod transfer;
 mod unmodified;
 
+use crate::arguments::host::HostCommand;
 use crate::arguments::{Command, CommandLine};
 use crate::failure::Done;
 use crate::place::HostPlace;
@@ -64,6 +65,9 @@ pub fn run(line: CommandLine) -> Done {
         Command::Faults(arguments) => faults::faults(&place, &arguments),
         Command::Mount(arguments) => mount::mount(&place, &arguments),
         Command::Umount(arguments) => mount::unmount(&arguments),
+        Command::Status(form) => host::run(&place, HostCommand::Status(form)),
+        Command::Help(arguments) => documents::help(&arguments),
+        Command::Version => documents::version(),
         Command::Doctor(form) => crate::doctor::doctor(&place, form.json),
         Command::Completions(arguments) => documents::completions(&arguments),
         Command::Man(arguments) => documents::man(&arguments),
