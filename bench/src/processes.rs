@@ -54,7 +54,8 @@ pub fn processor_time(pid: u32) -> Result<Duration> {
     let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
     // SAFETY: both write to a variable of their own.
     let is_known = unsafe {
-        libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) == 0 && libc::clock_gettime(clock, &mut time) == 0
+        libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) == 0
+            && libc::clock_gettime(clock, &mut time) == 0
     };
     if !is_known {
         return failed(format!("process {pid} has no clock: it has ended"));

@@ -35,7 +35,7 @@ impl Row for PickleRatio {
         let python = python()?;
         let bench = context.start_host()?;
         let state = bench.state().to_string_lossy().into_owned();
-        let worker = script(context, &python, "pickle.py", SCRIPT, &[&state, "/bench/pickle"])?;
+        let worker = script(context, &python, "pool_of_one.py", SCRIPT, &[&state, "/bench/pickle"])?;
         let worker = std::cell::RefCell::new(worker);
         let rounds = context.pick(200, 20);
         let ask = |what: &str| -> Result<f64> {

@@ -143,7 +143,8 @@ fn every_command_but_those_that_answer_nothing_has_json() {
         }
         if subcommands.is_empty() {
             let has = command.get_arguments().any(|argument| argument.get_id() == "json");
-            let passes_through = ["cat", "completions", "help", "man", "run", "version"].contains(&command.get_name());
+            let passes_through =
+                ["cat", "completions", "help", "man", "run", "version"].contains(&command.get_name());
             assert_eq!(has, !passes_through, "{path}");
         }
     }

@@ -64,6 +64,11 @@ fn bytes_go_in_and_come_out() {
     host.run(&["cp", ":/b", "out"]).text();
     assert!(std::fs::read(host.file("out")).unwrap() == bytes);
     assert!(host.run(&["cat", "/a", "--offset", "4M"]).complaint().contains("past"));
+    host.run_on(host.file("in"), &["cp", "-", ":/c"]).text();
+    assert!(host.run(&["cat", "/c"]).bytes() == bytes);
+    assert!(host.run_on("/dev/null".into(), &["cp", "-", ":/d"]).complaint().contains("empty"));
+    assert!(host.run(&["cp", ":/a", "-"]).complaint().contains("commonhold cat"));
+    assert_eq!(host.run(&["ls"]).text(), "/a\n/b\n/c\n");
 }
 
 #[test]

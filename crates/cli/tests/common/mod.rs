@@ -97,6 +97,12 @@ impl TestHost {
         Said::new(self.command(words).output().unwrap())
     }
 
+    /// The same with a file on standard input.
+    pub fn run_on(&self, input: PathBuf, words: &[&str]) -> Said {
+        let input = std::fs::File::open(input).unwrap();
+        Said::new(self.command(words).stdin(input).output().unwrap())
+    }
+
     /// What `host status` says, if a host runs.
     pub fn status(&self) -> Option<Value> {
         let said = self.run(&["host", "status", "--json"]);
