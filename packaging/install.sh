@@ -34,20 +34,29 @@ done
 libdir=${libdir:-$prefix/lib}
 list=$prefix/share/commonhold/installed
 
+# What was listed last goes first; directories only if nothing is left in them.
 remove() {
     [ -e "$destdir$list" ] || fail "nothing was installed there: $destdir$list is missing"
-    while IFS= read -r path; do
-        rm -f "$destdir$path"
-        # Only directories that nothing is left in.
-        rmdir -p "$(dirname "$destdir$path")" 2>/dev/null || :
-    done <"$destdir$list"
-    rm -f "$destdir$list"
-    rmdir -p "$(dirname "$destdir$list")" 2>/dev/null || :
+    tac "$destdir$list" | while IFS= read -r path; do
+        case $path in
+            */) rmdir "$destdir$path" 2>/dev/null || : ;;
+            *) rm -f "$destdir$path" ;;
+        esac
+    done
+}
+
+# Directories that are not there yet are listed, too.
+make_directory() {
+    [ ! -d "$destdir$1" ] || return 0
+    make_directory "${1%/*}"
+    mkdir "$destdir$1"
+    echo "$1/" >>"$listed"
 }
 
 # put MODE FILE PATH
 put() {
-    install -D -m "$1" "$2" "$destdir$3"
+    make_directory "${3%/*}"
+    install -m "$1" "$2" "$destdir$3"
     echo "$3" >>"$listed"
 }
 
@@ -116,10 +125,16 @@ version=$(sed -n 's/^#define CH_VERSION "\(.*\)"$/\1/p' "$root/include/commonhol
 umask 022
 filled=$(mktemp) listed=$(mktemp)
 trap 'rm -f "$filled" "$listed"' EXIT
+[ -z "$destdir" ] || mkdir -p "$destdir"
+# Of an installation before: what it had and this one has not is taken away with the rest.
+[ ! -e "$destdir$list" ] || cp "$destdir$list" "$listed"
 put_programs
 put_libraries
 put_system
-install -D -m 644 "$listed" "$destdir$list"
+make_directory "${list%/*}"
+echo "$list" >>"$listed"
+awk '!known[$0]++' "$listed" >"$filled"
+install -m 644 "$filled" "$destdir$list"
 if [ -z "$destdir" ] && [ "$(id -u)" -eq 0 ] && command -v ldconfig >/dev/null; then
     ldconfig
 fi

@@ -26,7 +26,7 @@ install_programs() {
     while [ ! -e "$place" ]; do place=$(dirname "$place"); done
     by=as_root
     [ ! -w "$place" ] || by="env"
-    "$by" packaging/install.sh --from "$root/target/installed/release" "$@"
+    "$by" packaging/install.sh --from "$root/target/installed/release/programs" "$@"
 }
 
 need_package_tools() {

@@ -21,8 +21,8 @@ step() {
 # Every file of the root, with what it is; of those in /etc also what is in them. Not what dpkg and its tools keep for
 # themselves.
 list() {
-    find / -xdev \( -path /tmp -o -path /var/lib/dpkg -o -path /var/cache/ldconfig -o -path /var/log -o -path '/etc/*-' \) \
-        -prune -o -printf '%p %M %u %g %l\n' | sort
+    find / -xdev \( -path /tmp -o -path /var/lib/dpkg -o -path /var/cache/ldconfig -o -path /var/log -o -path '/etc/*-' \
+        -o -path '/usr/lib/modules/*/modules.*' \) -prune -o -printf '%p %M %u %g %l\n' | sort
     find /etc -type f ! -name '*-' -exec md5sum {} + | sort -k2
 }
 
@@ -113,8 +113,20 @@ upgrade_in_use() {
         end build/cmake/share
 }
 
+# For a kernel that is new enough, if there are headers of one.
+module() {
+    dpkg -i packages/commonhold-segshm-dkms_*.deb || return 1
+    for headers in /usr/src/linux-headers-*-amd64; do
+        [ -e "$headers" ] || continue
+        release=${headers#*headers-}
+        dkms status -m commonhold-segshm -k "$release" | grep installed &&
+            modinfo -k "$release" -F vermagic segshm | grep "^$release " || return 1
+    done
+    dpkg -i newer/commonhold-segshm-dkms_*.deb
+}
+
 purge() {
-    dpkg -P commonhold-dbgsym libcommonhold0-dbgsym libcommonhold-dev libcommonhold0 commonhold &&
+    dpkg -P commonhold-segshm-dkms commonhold-dbgsym libcommonhold0-dbgsym libcommonhold-dev libcommonhold0 commonhold &&
         ! find /proc -maxdepth 2 -name exe -printf '%l\n' 2>/dev/null | grep bin/commonhold
 }
 
@@ -135,5 +147,6 @@ step "the unit's command with the unit's capabilities" start_as_the_unit_does
 step "two processes share an object of the system's host" share build/share build/cmake/share
 step "a program that was not written for it" unmodified_programs
 step "upgrade while an object is in use" upgrade_in_use
+step "the kernel module, for headers of Debian's kernel" module
 step "remove and purge" purge
 step "nothing stays" nothing_stays

@@ -18,7 +18,10 @@ failures=0
 make_root() {
     [ ! -e "$place/$1/made" ] || return 0
     rm -rf "${place:?}/$1"
-    debootstrap --variant=minbase --include=gcc,libc6-dev,pkgconf,cmake,make,systemd,fuse3 "$1" "$place/$1" "$mirror" \
+    programs=gcc,libc6-dev,pkgconf,cmake,make,systemd,fuse3,dkms
+    # Debian 12's own kernel is too old for the module: there it is not built.
+    [ "$1" = bookworm ] || programs=$programs,linux-headers-amd64
+    debootstrap --variant=minbase --include="$programs" "$1" "$place/$1" "$mirror" \
         >"$place/$1.log" 2>&1 || { tail -n 5 "$place/$1.log" >&2; return 1; }
     touch "$place/$1/made"
 }
