@@ -125,8 +125,17 @@ module() {
     dpkg -i newer/commonhold-segshm-dkms_*.deb
 }
 
+# State goes, and says so; the files of objects stay.
 purge() {
-    dpkg -P commonhold-segshm-dkms commonhold-dbgsym libcommonhold0-dbgsym libcommonhold-dev libcommonhold0 commonhold &&
+    head -c 8192 /dev/urandom >data
+    commonhold --host "$state" create /lab/kept --size 8KiB --file /tmp/kept --create-file --sync atomic || return 1
+    commonhold --host "$state" cp data :/lab/kept || return 1
+    if ! dpkg -P commonhold-segshm-dkms commonhold-dbgsym libcommonhold0-dbgsym libcommonhold-dev libcommonhold0 commonhold \
+        >out 2>&1; then
+        cat out
+        return 1
+    fi
+    grep "removed $state" out && cmp data kept &&
         ! find /proc -maxdepth 2 -name exe -printf '%l\n' 2>/dev/null | grep bin/commonhold
 }
 
