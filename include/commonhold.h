@@ -47,6 +47,18 @@
 extern "C" {
 #endif
 
+/* ---- Version --------------------------------------------------------------------------------------------- */
+
+/* Of this header; ch_version() tells the library's. A program that was built with an older header of the same SONAME runs
+ * with a newer library. */
+#define CH_VERSION_MAJOR 0
+#define CH_VERSION_MINOR 1
+#define CH_VERSION_PATCH 0
+#define CH_VERSION "0.1.0"
+/* To compare: #if CH_VERSION_NUMBER >= CH_VERSION_OF(0, 2, 0) */
+#define CH_VERSION_OF(major, minor, patch) ((major) * 10000 + (minor) * 100 + (patch))
+#define CH_VERSION_NUMBER CH_VERSION_OF(CH_VERSION_MAJOR, CH_VERSION_MINOR, CH_VERSION_PATCH)
+
 /* ---- The host -------------------------------------------------------------------------------------------- */
 
 /* Nothing needs to be called first: the host is found at first use. It is the one whose state directory the
@@ -200,7 +212,7 @@ int ch_write(const ch_object *object, const void *data, size_t length, uint64_t 
 
 /* Maps part of an object. Address (NULL: anywhere) and offset are multiples of the page size, 4096; the length is
  * rounded up to whole pages, and the range must lie in the object as it is now, whoever resized it (its last page
- * may be used in full). There is no length that means all of it: ch_object_info() tells the size.
+ * may be used in full). The length 0 maps all of it from offset on; ch_object_info() tells the size, for the calls below.
  *
  * Touching a page raises SIGBUS when the object was shrunk below it, when its pager fails, or when its stored
  * bytes are lost. Memory for I/O that bypasses the processor (io_uring fixed buffers, RDMA) must not lie in a
@@ -210,7 +222,7 @@ void *ch_map(void *address, size_t length, int protection, int sharing, ch_objec
 /* One part of an object, to be mapped together with others. */
 typedef struct ch_region {
     void *address; /* in: where, or NULL; out: where it is */
-    size_t length;
+    size_t length; /* in: 0 is all from offset on; then out: how much it is, in whole pages */
     int protection;
     int sharing;
     const ch_object *object;

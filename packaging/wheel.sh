@@ -1,4 +1,5 @@
-# The wheel of the Python package, with the programs in it, and its source package. Part of ./run.
+# shellcheck shell=sh disable=SC2154
+# The wheel of the Python package, with the programs in it, and its source package: a part of `run`, with its words.
 
 # What the programs in it find beside them.
 in_wheel="commonhold libcommonhold_preload.so libcommonhold_sysv.so"

@@ -8,7 +8,7 @@ use c::{compile, library_directory};
 use common::real::RealHost;
 use common::{Do, FakeHost};
 use commonhold::Host;
-use commonhold::c_api::{ch_field, ch_info, ch_message, ch_options, ch_pager, ch_region, ch_type};
+use commonhold::c_api::{ch_field, ch_info, ch_message, ch_options, ch_pager, ch_place, ch_region, ch_type};
 use commonhold_object::PageState;
 use commonhold_object::wire::Request;
 use std::fmt::Write;
@@ -41,11 +41,14 @@ fn the_header_says_what_the_library_does() {
         mappings opens is_directory pager sync on_last_death controlled freezable uid gid mode unused name tag
         file_path warning home lost_pages reverted_pages loss_generation is_elsewhere translation
         page_tables address room_bytes);
-    describe!(expected, ch_message: struct_bytes length landing landed_bytes kind unused);
+    describe!(expected, ch_message: struct_bytes length landing landed_bytes kind unused object);
+    describe!(expected, ch_place: address length generation);
     describe!(expected, ch_region: address length protection sharing object offset);
     describe!(expected, ch_pager: struct_bytes page_in page_out user);
     describe!(expected, ch_type: name kind bytes alignment of fields field_count);
     describe!(expected, ch_field: name offset r#type count);
+    let version = env!("CARGO_PKG_VERSION");
+    writeln!(expected, "version {version} {version} 1 {version}").unwrap();
     let states = [PageState::Invalid, PageState::Absent, PageState::Clean, PageState::Dirty, PageState::Lost];
     let states: Vec<String> = states.iter().map(|state| state.encode(false).to_string()).collect();
     writeln!(expected, "states {} {}", states.join(" "), PageState::Invalid.encode(true)).unwrap();

@@ -58,6 +58,11 @@ fn inherit_of(how: c_int) -> Result<Inherit> {
     }
 }
 
+/// How much to map: 0 is all that there is.
+fn length_of(length: usize) -> Option<u64> {
+    (length != 0).then_some(length as u64)
+}
+
 /// What the bits of `sharing` say; with the rest of the options for the caller to fill in.
 fn sharing_of(sharing: c_int) -> Result<MapOptions> {
     let known = SHARED | PRIVATE | FIXED | LOCKED_IN | PREFETCH | IN_THREAD | OWN_TABLES | ANYWHERE;
@@ -102,7 +107,7 @@ pub unsafe extern "C" fn ch_map(
         let options = MapOptions {
             hint: hint as usize,
             offset,
-            length: Some(length as u64),
+            length: length_of(length),
             protection: protection_of(protection)?,
             ..sharing_of(sharing)?
         };
@@ -127,7 +132,7 @@ pub unsafe extern "C" fn ch_map_many(regions: *mut ch_region, count: usize) -> c
             let options = MapOptions {
                 hint: region.address as usize,
                 offset: region.offset,
-                length: Some(region.length as u64),
+                length: length_of(region.length),
                 protection: protection_of(region.protection)?,
                 ..sharing_of(region.sharing)?
             };
@@ -136,6 +141,9 @@ pub unsafe extern "C" fn ch_map_many(regions: *mut ch_region, count: usize) -> c
         }
         let mappings = make_all(wishes.iter().map(|(object, options)| (*object, options)))?;
         for (region, mapping) in regions.iter_mut().zip(mappings) {
+            if region.length == 0 {
+                region.length = mapping.len();
+            }
             region.address = Mapping::into_raw(mapping).cast();
         }
         Ok(())

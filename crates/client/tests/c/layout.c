@@ -70,6 +70,11 @@ int main(void) {
     FIELD(ch_message, landed_bytes);
     FIELD(ch_message, kind);
     FIELD(ch_message, unused);
+    FIELD(ch_message, object);
+    SIZE(ch_place);
+    FIELD(ch_place, address);
+    FIELD(ch_place, length);
+    FIELD(ch_place, generation);
     SIZE(ch_region);
     FIELD(ch_region, address);
     FIELD(ch_region, length);
@@ -95,6 +100,8 @@ int main(void) {
     FIELD(ch_field, offset);
     FIELD(ch_field, type);
     FIELD(ch_field, count);
+    printf("version %s %d.%d.%d %d %s\n", CH_VERSION, CH_VERSION_MAJOR, CH_VERSION_MINOR, CH_VERSION_PATCH,
+           CH_VERSION_NUMBER > CH_VERSION_OF(0, 0, 99), ch_version());
     printf("states %d %d %d %d %d %d\n", CH_INVALID, CH_ABSENT, CH_CLEAN, CH_DIRTY, CH_LOST, CH_LOCKED);
 
     ch_options set = CH_OPTIONS_INIT, filled;

@@ -189,7 +189,7 @@ static void direct_object(void) {
     NO_POINTER(ch_map(NULL, PAGE, 8, CH_SHARED, reader, 0), EINVAL);
     NO_POINTER(ch_map(NULL, PAGE, CH_PROT_READ, CH_SHARED | 0x4000, reader, 0), EINVAL);
     NO_POINTER(ch_map(NULL, PAGE, CH_PROT_READ, CH_SHARED, reader, 1), EINVAL);
-    NO_POINTER(ch_map(NULL, 0, CH_PROT_READ, CH_SHARED, reader, 0), EINVAL);
+    NO_POINTER(ch_map(NULL, 0, CH_PROT_READ, CH_SHARED, reader, 4 * PAGE), EINVAL);
     NO_POINTER(ch_map(NULL, PAGE, CH_PROT_READ, CH_SHARED, reader, 4 * PAGE), EINVAL);
     NO_POINTER(ch_map(words, PAGE, CH_PROT_READ, CH_SHARED | CH_FIXED, reader, 0), EBUSY);
     const uint32_t *seen = ch_map(NULL, 2 * PAGE, CH_PROT_READ, CH_SHARED, reader, 0);
@@ -205,6 +205,12 @@ static void direct_object(void) {
         {NULL, PAGE, CH_PROT_READ | CH_PROT_WRITE, CH_PRIVATE, reader, 2 * PAGE},
     };
     CHECK(ch_map_many(both, 2) == 0 && *(uint32_t *)both[1].address == 43);
+    const uint32_t *all = ch_map(NULL, 0, CH_PROT_READ, CH_SHARED, reader, PAGE);
+    CHECK(all != NULL && all[PAGE / 4] == 43);
+    CHECK(ch_unmap((void *)all, 3 * PAGE) == 0);
+    ch_region rest = {NULL, 0, CH_PROT_READ, CH_SHARED, reader, 2 * PAGE};
+    CHECK(ch_map_many(&rest, 1) == 0 && rest.length == 2 * PAGE && *(uint32_t *)rest.address == 43);
+    CHECK(ch_unmap(rest.address, rest.length) == 0);
     *(uint32_t *)both[1].address = 99;
     CHECK(words[2 * PAGE / 4] == 43);
     CHECK(ch_unmap(both[0].address, PAGE) == 0 && ch_unmap(both[1].address, PAGE) == 0);
