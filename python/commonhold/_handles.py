@@ -34,13 +34,8 @@ class ArrayHandle:
 
     def array(self) -> Array:
         """The array: of the same pages as the one the handle was made of."""
-        key = (os.fspath(self.state_directory), self.object_id, self.mode)
-        pages = pages_of_place(key, self.first, self.nbytes)
-        if pages is None:
-            with open_same(self.state_directory, self.name, self.object_id, self.mode) as opened:
-                pages = opened.pages(self.first, self.nbytes, self.mode)
-        remember(key, pages)
-        return on_pages(pages, self.first - pages.offset + self.start, self.dtype, self.shape, self.strides)
+        place = os.fspath(self.state_directory), self.name, self.object_id, self.mode, self.first, self.nbytes
+        return array_of(*place, self.start, self.dtype, self.shape, self.strides)
 
 
 def handle(array: Array) -> ArrayHandle:
@@ -50,7 +45,19 @@ def handle(array: Array) -> ArrayHandle:
         raise invalid("a copy-on-write array has no place in an object: pass a copy of it")
     if array.size == 0:
         raise invalid("an empty array has no place in an object")
-    return _place_in(pages, array, pages.object_name())
+    first, nbytes, start = _part(pages, array)
+    return ArrayHandle(
+        state_directory=pages.state_directory,
+        name=pages.object_name(),
+        object_id=pages.object_id,
+        mode=pages.mode if array.flags.writeable else "r",
+        dtype=array.dtype,
+        shape=array.shape,
+        strides=array.strides,
+        first=first,
+        start=start,
+        nbytes=nbytes,
+    )
 
 
 def name_of(what: Array | Mapping | Buffer) -> str:
@@ -60,35 +67,37 @@ def name_of(what: Array | Mapping | Buffer) -> str:
     return _pages_of(what).object_name()
 
 
-def place_of(array: Array) -> ArrayHandle | None:
-    """Where an array's elements lie, by which it is pickled; None: they are its own."""
+def place_of(array: Array) -> tuple[Any, ...] | None:
+    """Where an array's elements lie, as `array_of` takes it: by that it is pickled. None: they are its own."""
     pages = _base_of(array)
     if not isinstance(pages, Pages) or pages.mode == "c" or array.size == 0:
         return None
-    found = _place_in(pages, array, pages.recent_name())
-    remember((os.fspath(found.state_directory), found.object_id, found.mode), pages, keep=False)
-    return found
+    key = pages.directory, pages.object_id, pages.mode if array.flags.writeable else "r"
+    if key[2] == pages.mode:
+        remember(key, pages, keep=False)
+    dtype = array.dtype
+    elements: Any = dtype.str if dtype.names is None and dtype.subdtype is None else dtype
+    return key[0], pages.recent_name(), *key[1:], *_part(pages, array), elements, array.shape, array.strides
 
 
-def array_of(place: ArrayHandle) -> Array:
-    """What an array is unpickled by."""
-    return place.array()
+def array_of(
+    directory: str, name: str, object_id: int, mode: Mode, first: int, nbytes: int, start: int, dtype: Any,
+    shape: tuple[int, ...], strides: tuple[int, ...],
+) -> Array:  # fmt: skip
+    """The array at a place: what it is unpickled by. Pages of this process that show it serve, if there are any."""
+    key = directory, object_id, mode
+    pages = pages_of_place(key, first, nbytes)
+    if pages is None:
+        with open_same(directory, name, object_id, mode) as opened:
+            pages = opened.pages(first, nbytes, mode)
+    remember(key, pages)
+    return on_pages(pages, first - pages.offset + start, dtype, shape, strides)
 
 
-def _place_in(pages: Pages, array: Array, name: str) -> ArrayHandle:
+def _part(pages: Pages, array: Array) -> tuple[int, int, int]:
+    """Offset in the object of an array's lowest byte, how many bytes it reaches over, and its first element from the lowest."""
     first, nbytes = _native.address_range(array)
-    return ArrayHandle(
-        state_directory=pages.state_directory,
-        name=name,
-        object_id=pages.object_id,
-        mode=pages.mode if array.flags.writeable else "r",
-        dtype=array.dtype,
-        shape=array.shape,
-        strides=array.strides,
-        first=first - pages.address + pages.offset,
-        start=array.__array_interface__["data"][0] - first,
-        nbytes=nbytes,
-    )
+    return first - pages.address + pages.offset, nbytes, array.__array_interface__["data"][0] - first
 
 
 def revert(target: Name | Array | Mapping | Object | Buffer) -> int:

@@ -348,6 +348,10 @@ class Pages:
     def state_directory(self) -> os.PathLike[str]: ...
     @property
     def object_id(self) -> int: ...
+    @property
+    def directory(self) -> str:
+        """State directory of the host."""
+
     def recent_name(self) -> str:
         """The name that it has, or had a second ago."""
 

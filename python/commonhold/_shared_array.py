@@ -33,7 +33,7 @@ if TYPE_CHECKING or HAS_NUMPY:
                 raise
             if place is None:
                 return np.asarray(self).__reduce_ex__(protocol)
-            return array_of, (place,)
+            return array_of, place
 
         def __reduce__(self) -> Any:
             return self.__reduce_ex__(2)

@@ -97,6 +97,12 @@ impl Pages {
         self.opened.host.state_directory().to_owned()
     }
 
+    /// The same as words, which costs less.
+    #[getter]
+    fn directory(&self) -> std::ffi::OsString {
+        self.opened.host.state_directory().as_os_str().to_owned()
+    }
+
     /// Number of the object, never used twice by a host.
     #[getter]
     fn object_id(&self) -> u64 {
