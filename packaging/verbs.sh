@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154
-# What `./run install`, `package` and `test-packages` do, and what `./run test` looks at of it: a part of `run`, with its words.
+# What `./run install`, `package` and `test-packages` do: a part of `run`, with its words.
 
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 
@@ -64,18 +64,6 @@ test_packages() {
     need_python
     [ -x "$test_environment/bin/python" ] || python3 -m venv "$test_environment"
     check_manifests
-}
-
-# Packages of what was built for the tests: what is in them, and what lintian says.
-check_packages() {
-    say "Packages"
-    if ! (need_package_tools); then
-        skip "packages (lintian could not be installed)"
-        return
-    fi
-    make_programs "--quiet" debug
-    packaging/deb.sh target/installed/debug "$version" target/package-tested gzip
-    sh tests/packages/structure.sh target/package-tested
 }
 
 # Helm is built by `./run test-packages`: that takes minutes.
