@@ -1,6 +1,6 @@
 //! An open object.
 
-use crate::errors::{OrRaise, exception, waiting};
+use crate::errors::{OrRaise, drop_if, exception, waiting, waiting_if};
 use crate::exports::View;
 use crate::guard::Guard;
 use crate::mapping::Mapping;
@@ -73,7 +73,8 @@ fn map_part(
     second_interrupt::watch();
     let object = opened.object.clone();
     let offset = options.offset;
-    let (mapping, size_bytes) = waiting(py, move || {
+    let waits = shown.is_none() || options.length.is_none() || !object.waits_for_nobody();
+    let (mapping, size_bytes) = waiting_if(py, waits, move || {
         if shown.is_none() {
             object.info()?; // to the byte, as it is now
         }
@@ -120,7 +121,7 @@ impl Object {
     /// By now, to the page; the host is asked only if that changed.
     fn size_by_now(&self, py: Python<'_>) -> PyResult<u64> {
         let object = self.opened(py)?.object;
-        waiting(py, move || object.size_by_now())
+        waiting_if(py, !object.waits_for_nobody(), move || object.size_by_now())
     }
 
     /// Whether the host serves its faults.
@@ -427,7 +428,10 @@ impl Object {
     /// Gives it up. Its mappings and arrays go on.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
-        interrupts::run(py, || drop(opened))
+        match opened {
+            Some(opened) if opened.object.waits_for_nobody() => Ok(py.detach(|| drop(opened))),
+            opened => interrupts::run(py, || drop(opened)),
+        }
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -478,7 +482,7 @@ impl Drop for Object {
     fn drop(&mut self) {
         let opened = self.opened.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(opened) = opened {
-            crate::errors::drop_waiting(opened);
+            drop_if(!opened.object.waits_for_nobody(), opened);
         }
     }
 }

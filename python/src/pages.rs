@@ -1,6 +1,6 @@
 //! Pages: what a mapping's buffers, and arrays made on it, keep alive.
 
-use crate::errors::{drop_waiting, waiting};
+use crate::errors::{drop_if, waiting};
 use crate::exports;
 use crate::object::Opened;
 use crate::options::Mode;
@@ -162,7 +162,7 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         if let Some(mapping) = self.mapping.take() {
-            drop_waiting(mapping);
+            drop_if(!self.opened.object.waits_for_nobody(), mapping);
         }
     }
 }

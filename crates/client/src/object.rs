@@ -273,9 +273,7 @@ impl Core {
     pub(crate) fn look_at_size(&self) -> Result<()> {
         // A host that resizes an object gives its file that length, and frames as many whole pages: if the length is
         // the one that goes with the size as known, nobody has to be asked.
-        let known = self.size_bytes();
-        let expected = if self.controlled { pages_of(known) * PAGE_SIZE_BYTES } else { known };
-        if rustix::fs::fstat(&self.fd).is_ok_and(|stat| stat.st_size as u64 == expected) {
+        if self.is_as_large_as_known() {
             return Ok(());
         }
         match self.info() {
@@ -285,6 +283,12 @@ impl Core {
             }
             other => other.map(drop),
         }
+    }
+
+    fn is_as_large_as_known(&self) -> bool {
+        let known = self.size_bytes();
+        let expected = if self.controlled { pages_of(known) * PAGE_SIZE_BYTES } else { known };
+        rustix::fs::fstat(&self.fd).is_ok_and(|stat| stat.st_size as u64 == expected)
     }
 
     /// Whether the file or memory of a direct object ends before that page. No host sees such a mapping, and would
@@ -440,6 +444,15 @@ impl Object {
     pub fn size_by_now(&self) -> Result<u64> {
         self.core.look_at_size()?;
         Ok(self.size_bytes())
+    }
+
+    /// Whether it is mapped, unmapped and closed, and its size by now is known, without waiting for the host: it is direct, of page
+    /// tables of this process's own, and as large as it was.
+    #[doc(hidden)]
+    pub fn waits_for_nobody(&self) -> bool {
+        let options = self.options();
+        let is_direct = !self.core.controlled && !options.is_wired() && !options.shares_tables();
+        is_direct && options.fixed.is_none() && self.core.is_as_large_as_known()
     }
 
     /// How it was opened.
