@@ -36,7 +36,7 @@ impl Row for WheelFailures {
         let mut command = Command::new("python3");
         command.arg(project.join("tests/wheel.py")).arg(wheel);
         if !context.quick {
-            command.arg("--roots").arg(project.join("target/roots"));
+            command.arg("--roots").arg(project.join("target/roots/wheel"));
         }
         let output = command.output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
