@@ -429,7 +429,10 @@ impl Object {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
         match opened {
-            Some(opened) if opened.object.waits_for_nobody() => Ok(py.detach(|| drop(opened))),
+            Some(opened) if opened.object.waits_for_nobody() => {
+                py.detach(|| drop(opened));
+                Ok(())
+            }
             opened => interrupts::run(py, || drop(opened)),
         }
     }
