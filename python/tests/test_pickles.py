@@ -52,7 +52,7 @@ def test_processes_are_sent_the_same_pages(array, method):
         frozen = array[5]
         frozen.flags.writeable = False
         assert pool.submit(changed, frozen).result()[1] is False
-        assert pool.map(described, [array] * 20) is not None
+        assert list(pool.map(described, [array] * 20)) == [described(array)] * 20
 
 
 def test_joblib_sends_the_same_pages(array):

@@ -4,14 +4,14 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A file, an object, or what is on standard input or output.
+/// A file, an object, or standard input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A file, by its path.
     File(PathBuf),
     /// An object, by its name; written with a colon before it. A file whose path begins with a colon is `./:x`.
     Object(String),
-    /// `-`. A file of that name is `./-`.
+    /// Written `-`. A file of that name is `./-`.
     Stream,
 }
 

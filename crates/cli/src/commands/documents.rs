@@ -1,4 +1,4 @@
-//! `completions` and `man`: from the same definitions that the parser has.
+//! `help`, `version`, `completions` and `man`: from the same definitions that the parser has.
 
 use crate::arguments::{CommandLine, Completions, Help, Man};
 use crate::failure::{Done, Failure};

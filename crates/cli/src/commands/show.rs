@@ -130,12 +130,10 @@ fn address(fixed: Fixed) -> String {
 
 /// When its name goes.
 fn ephemeral(after_ms: u32) -> String {
-    let after = if after_ms == 0 {
-        String::new()
-    } else {
-        format!("{} after ", format_milliseconds(after_ms.into()))
-    };
-    format!("goes {}its last user", if after.is_empty() { "with " } else { &after })
+    match after_ms {
+        0 => "goes with its last user".to_owned(),
+        _ => format!("goes {} after its last user", format_milliseconds(after_ms.into())),
+    }
 }
 
 /// Which pages have which tag. A long one is known by its hash.

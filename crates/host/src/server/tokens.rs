@@ -20,7 +20,7 @@ use commonhold_tokens::{Action, Event, Message, Part, Timer};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a thread that was woken has to take what it was woken for, where others wait.
@@ -50,6 +50,8 @@ pub struct Tokens {
     memory: Arc<OwnedFd>,
     mapped: Mapped,
     state: Mutex<State>,
+    /// A user whose processes lock here.
+    user: OnceLock<Credentials>,
     /// What is mapped. Dropped last.
     _window: FileWindow,
 }
@@ -58,8 +60,6 @@ struct State {
     part: Part,
     /// Until when a thread that was woken may take a token.
     reserved: HashMap<u32, Instant>,
-    /// A user whose processes lock here.
-    user: Option<Credentials>,
 }
 
 /// What an object holds that hosts share.
@@ -87,7 +87,7 @@ impl Host {
         }
         self.member_of(session)?;
         let tokens = self.tokens_of(&object)?;
-        lock(&tokens.state).user = Some(session.credentials.clone());
+        tokens.user.get_or_init(|| session.credentials.clone());
         Ok(tokens.memory.clone())
     }
 
@@ -97,7 +97,7 @@ impl Host {
         let tokens = self.object(id).ok().and_then(|object| self.tokens_in_use(object.record().uuid));
         if let Some(tokens) = tokens.filter(|tokens| writes && index < tokens.mutexes()) {
             // Of a client that was here before this process.
-            lock(&tokens.state).user.get_or_insert_with(|| session.credentials.clone());
+            tokens.user.get_or_init(|| session.credentials.clone());
             if wanted { tokens.wanted(index) } else { tokens.let_go(index) }
         }
     }
@@ -142,10 +142,12 @@ impl Host {
         let part = begin(&mapped, kind, me, (record.is_elsewhere, left, was_there));
         // Locks that the next host would not know of must not be taken.
         self.vault.put(&super::kept::object_key(object.id, "tokens"), &[], Some(memory.clone()))?;
-        let state = Mutex::new(State { part, reserved: HashMap::new(), user: None });
+        let state = Mutex::new(State { part, reserved: HashMap::new() });
         let host = Arc::downgrade(self);
         let (object, owner) = (record.uuid, record.ownership.uid);
-        let tokens = Arc::new(Tokens { object, owner, kind, host, memory, mapped, state, _window: window });
+        let user = OnceLock::new();
+        let tokens =
+            Arc::new(Tokens { object, owner, kind, host, memory, mapped, state, user, _window: window });
         let mut in_use = self.tokens.in_use.write().unwrap_or_else(PoisonError::into_inner);
         in_use.insert(record.uuid, tokens.clone());
         drop(in_use);
@@ -395,7 +397,7 @@ impl Tokens {
         if let Some(host) = self.host.upgrade()
             && let Some(cluster) = host.with_cluster()
         {
-            cluster.leave_tokens(self.object, home, leaving, state.user.clone());
+            cluster.leave_tokens(self.object, home, leaving, self.user.get().cloned());
         }
     }
 }
