@@ -10,6 +10,7 @@ pub mod fixed;
 pub mod info;
 pub mod letters;
 pub mod limits;
+pub mod map_options;
 pub mod name;
 pub mod options;
 pub mod page;
@@ -32,11 +33,9 @@ pub use info::{
     ClusterHost, EntryInfo, HostStatus, Losses, MappingInfo, ObjectInfo, PageState, Place, Synced,
 };
 pub use letters::misleads;
+pub use map_options::{MapFlags, Protection, Sharing};
 pub use name::Name;
-pub use options::{
-    CHANNEL_TAG, CreateOptions, HEAP_TAG, MapFlags, OnLastDeath, PagerKind, Protection, Sharing, SyncMode,
-    Translation,
-};
+pub use options::{CHANNEL_TAG, CreateOptions, HEAP_TAG, OnLastDeath, PagerKind, SyncMode, Translation};
 pub use page::{PAGE_SIZE_BYTES, PageRange, page_aligned, pages_of};
 pub use page_size::PageSize;
 pub use permission::{Access, Credentials, Ownership};
