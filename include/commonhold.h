@@ -96,7 +96,7 @@ ch_object *ch_open(const char *name, int access);
 #define CH_PAGER_EXTERNAL 2  /* a process that serves pager_name: see ch_serve_pager() */
 
 /* What sync promises. */
-#define CH_SYNC_PLAIN 0   /* msync and fsync; the kernel may also write at any time before */
+#define CH_SYNC_PLAIN 0   /* fdatasync; the kernel may also write at any time before */
 #define CH_SYNC_ORDERED 1 /* pages reach the pager only by sync, unlock, eviction or the last unmap */
 #define CH_SYNC_ATOMIC 2  /* the stored object changes only by sync, by each sync wholly or not at all */
 
@@ -132,7 +132,7 @@ typedef struct ch_options {
     uint64_t size_bytes;        /* 0 with a file: the size of the file */
     uint64_t budget_bytes;      /* most memory its frames may take; 0: the host's budget alone */
     const char *pager_name;     /* with CH_PAGER_EXTERNAL */
-    const char *tag;            /* data type, for programs that check it; NULL: bytes */
+    const char *description;    /* what is in it, for programs that check it; NULL: nothing */
     int pager;                  /* CH_PAGER_... */
     int sync;                   /* CH_SYNC_... */
     int on_last_death;          /* CH_KEEP, CH_REVERT */
@@ -200,7 +200,7 @@ int ch_write(const ch_object *object, const void *data, size_t length, uint64_t 
 #define CH_PRIVATE 0x02 /* nobody else: written pages are copied */
 /* ... and any of these. */
 #define CH_FIXED 0x10     /* exactly at the address given, or EBUSY */
-#define CH_LOCKED_IN 0x20 /* hold and pin each page as it comes in, as ch_lock() does */
+#define CH_LOCKED_IN 0x20 /* hold and pin each page as it comes in, as ch_lock() does; it keeps nobody out */
 #define CH_PREFETCH 0x40  /* begin to bring all pages in, without waiting */
 #define CH_IN_THREAD 0x80 /* the faulting thread serves itself where it can */
 #define CH_OWN_TABLES 0x100 /* of an object with shared page tables: by tables of this process's own */
@@ -254,6 +254,30 @@ int ch_sync_frozen(void *address, size_t length);
 int ch_lock(void *address, size_t length);
 int ch_unlock(void *address, size_t length);
 
+/* Waiting for changes. A watch is woken when somebody calls ch_notify() for any of its bytes, in whatever process on whatever
+ * host, or when a sync of another host changes pages of them here. Plain stores wake nobody. It knows what came since it was
+ * made, or since its last wait returned; several changes may be one. So make it, look at the data, and wait only if that is
+ * not yet as it should be. It may also be woken where nobody notified: when another host process serves, a host of the
+ * cluster is lost, or the object's home is found again. Who may read the object may watch it. The bytes are any within one
+ * object, and need not be whole pages. A watch keeps its object open; it is not for a fork child, which makes its own. */
+typedef struct ch_watcher ch_watcher;
+
+ch_watcher *ch_watch(void *address, size_t length);
+
+/* A descriptor for poll() and epoll, readable when ch_watch_wait() would return 1 at once. It is the watch's: do not read or
+ * close it. */
+int ch_watch_fd(const ch_watcher *watcher);
+
+/* Waits so many milliseconds, -1 for ever: 1 when the watch is woken, 0 when the time is over; -1 on failure, with EINTR when
+ * a signal handler has run. */
+int ch_watch_wait(const ch_watcher *watcher, int timeout_ms);
+
+int ch_watch_close(ch_watcher *watcher);
+
+/* Wakes all who watch any of these bytes. Only for who may write the object (EACCES). Who was woken sees what was written
+ * before; with explicit coherence on other hosts, what was synced before. */
+int ch_notify(void *address, size_t length);
+
 /* Begins to bring pages in, without waiting. */
 int ch_prefetch(void *address, size_t length);
 
@@ -299,7 +323,7 @@ typedef struct ch_info {
     uint32_t mode;
     uint32_t unused;
     char name[1032];         /* "" once it was removed while in use */
-    char tag[264];
+    char description[4104];
     char file_path[4096];    /* where the backing file was when it was opened */
     char warning[512];       /* something a person should know; "" if nothing */
     char home[264];          /* the host that is its home; "" outside of a cluster */

@@ -27,7 +27,8 @@ enum {
     COMMONHOLD_IMAGE_NO_EXEC = 9,       /* its code may not be mapped to be run (noexec, a sandbox) */
     COMMONHOLD_IMAGE_TABLE = 10,        /* it calls functions that the program does not hand over */
     COMMONHOLD_IMAGE_NOT_LINKED = 11,   /* the program has no stub of it */
-    COMMONHOLD_IMAGE_GROUP = 12         /* another image of its group is there */
+    COMMONHOLD_IMAGE_GROUP = 12,        /* another image of its group is there */
+    COMMONHOLD_IMAGE_VERSION = 13       /* another version of Commonhold made it than the stub */
 };
 
 /* Includes the image of that name and major version, whose stub the program is linked to. 0, or one of the above. */

@@ -37,6 +37,7 @@ list=$prefix/share/commonhold/installed
 # What was listed last goes first; directories only if nothing is left in them.
 remove() {
     [ -e "$destdir$list" ] || fail "nothing was installed there: $destdir$list is missing"
+    [ -O "$destdir$list" ] || fail "$destdir$list belongs to another user, who could have it name any file: remove it as that user"
     tac "$destdir$list" | while IFS= read -r path; do
         case $path in
             */) rmdir "$destdir$path" 2>/dev/null || : ;;

@@ -87,7 +87,24 @@ check_chart() {
     need_helm
     "$helm" lint --quiet --strict packaging/helm/commonhold
     mkdir -p target/tmp
-    "$helm" template commonhold packaging/helm/commonhold --namespace commonhold >target/tmp/chart.yaml
+    # One that is built here knows no cluster, and takes it for a very old one.
+    "$helm" template commonhold packaging/helm/commonhold --namespace commonhold --kube-version 1.30.0 >target/tmp/chart.yaml
     "$test_environment/bin/kubernetes-validate" --strict --quiet target/tmp/chart.yaml
     "$test_environment/bin/python" tests/packages/chart.py packaging/kubernetes/commonhold.yaml target/tmp/chart.yaml
+}
+
+# Each crate that is published, as it would be: packed, and built from what is in its package alone. Nothing is uploaded.
+package_crates() {
+    need_c
+    need_rust
+    say "Packing the crates that are published, and building each from its package"
+    cargo publish --dry-run --workspace --locked --target-dir "$root/target/crates"
+    say "Their documentation, without a warning"
+    RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
+}
+
+# That each can be packed, and asks for what will be there.
+check_crates() {
+    say "Packing the crates that are published"
+    cargo publish --dry-run --workspace --locked --no-verify --allow-dirty --quiet --target-dir "$root/target/crates"
 }

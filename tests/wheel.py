@@ -84,7 +84,8 @@ class Environment:
 
     def end(self) -> None:
         stop = [*self.inside, self.folder / "venv/bin/commonhold", "host", "stop", "--force"]
-        subprocess.run(stop, env=self.variables, capture_output=True, check=False)
+        if (self.on_disk / "venv/bin/commonhold").exists():
+            subprocess.run(stop, env=self.variables, capture_output=True, check=False)
         shutil.rmtree(self.on_disk, ignore_errors=True)
 
 
@@ -139,6 +140,7 @@ def in_root(suite: str, roots: Path) -> Callable[[Environment, Wheels], None]:
         environment.shares(SHARE)
 
     root = roots / suite
+    roots.mkdir(parents=True, exist_ok=True)
     if not (root / "usr/bin/python3").exists():
         shutil.rmtree(root, ignore_errors=True)
         packages = "python3,python3-venv"
@@ -151,6 +153,7 @@ def main() -> int:
     parser.add_argument("wheel", type=Path)
     parser.add_argument("--roots", type=Path)
     arguments = parser.parse_args()
+    roots = arguments.roots.absolute() if arguments.roots else None
     failures = 0
 
     def attempt(what: str, begin: Callable[[], Environment], job: Callable[[Environment, Wheels], None]) -> None:
@@ -172,13 +175,13 @@ def main() -> int:
         for job in (from_the_network, without_a_compiler, without_a_network, without_numpy):
             place = Path(folder) / job.__name__
             attempt(job.__name__.replace("_", " "), lambda place=place: Environment(place), job)
-        for suite in SUITES if arguments.roots else ():
+        for suite in SUITES if roots else ():
             place = Path("/root/commonhold-wheel")
-            root = arguments.roots / suite
+            root = roots / suite
             # Its own processes and mounts: what is started there ends with it.
             inside = ["unshare", "--mount", "--pid", "--fork", "--mount-proc", f"--root={root}"]
             try:
-                job = in_root(suite, arguments.roots)
+                job = in_root(suite, roots)
             except RuntimeError as error:
                 failures += 1
                 print(f"FAILED  {suite}: {error}", flush=True)

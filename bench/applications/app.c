@@ -169,7 +169,7 @@ static ch_object *create(app *app) {
     if (app->page_size > APP_PAGE) options.page_size_bytes = app->page_size;
     /* Pages of a local object are not waited for. */
     if (app->scheduler != CH_LOCAL) options.fault_deadline_ms = app->deadline_ms;
-    options.tag = app->kind->name;
+    options.description = app->kind->name;
     ch_object *object = ch_create(app->memory, &options);
     if (!object) app_fail(app, "%s", ch_last_error());
     return object;

@@ -21,6 +21,9 @@ try:
     attach()
     print("ready", flush=True)
     for line in sys.stdin:
+        if line.strip() == "name":
+            print(segment.name, flush=True)
+            continue
         rounds = int(line)
         times = []
         for _ in range(rounds):

@@ -139,6 +139,12 @@ pub fn most(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NAN, f64::max)
 }
 
+/// Median seconds of one `work`: each is timed on its own, so that a pause of the whole machine counts once.
+pub fn each(rounds: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    let times: Result<Vec<f64>> = (0..rounds).map(|_| seconds(&mut work)).collect();
+    Ok(median(&times?))
+}
+
 /// Seconds that `work` takes.
 pub fn seconds<T>(work: impl FnOnce() -> Result<T>) -> Result<f64> {
     let start = Instant::now();

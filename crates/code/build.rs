@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-include!("../kernel/compile.rs");
+// `parts/` leads to the sources of other crates; in the package they are files of its own.
+include!("parts/compile.rs");
 
 fn main() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where"));
-    println!("cargo::rerun-if-changed=../kernel/compile.rs");
-    println!("cargo::rerun-if-changed=runtime/src");
+    println!("cargo::rerun-if-changed=parts/compile.rs");
+    println!("cargo::rerun-if-changed=parts/runtime");
     println!("cargo::rerun-if-changed=src/format.rs");
     let library = out.join("libcommonhold_include.so");
     let target = std::env::var("TARGET").expect("cargo says for what");
@@ -18,7 +19,7 @@ fn main() {
         return;
     }
     let settings = ["-Cforce-unwind-tables=no", "-Crelocation-model=pie"];
-    let kernel = compile_part(Path::new(".."), "kernel", "commonhold_kernel", &target, &settings, &out);
+    let kernel = compile_part(Path::new("parts"), "kernel", "commonhold_kernel", &target, &settings, &out);
     let link = [
         "--crate-type=cdylib",
         "-Clto=fat",
@@ -30,5 +31,5 @@ fn main() {
         &kernel,
     ];
     let more = [&settings[..], &link[..]].concat();
-    compile(Path::new("runtime/src/lib.rs"), "commonhold_include", &target, &more, &library);
+    compile(Path::new("parts/runtime/lib.rs"), "commonhold_include", &target, &more, &library);
 }

@@ -18,10 +18,10 @@ fn compile(source: &Path, name: &str, target: &str, more: &[&str], out: &Path) {
 }
 
 /// Compiles a crate that another one uses, with the same settings of the compiler; gives what `--extern` is to say.
-fn compile_part(crates: &Path, directory: &str, name: &str, target: &str, more: &[&str], out: &Path) -> String {
-    println!("cargo::rerun-if-changed={}", crates.join(directory).join("src").display());
+fn compile_part(parts: &Path, directory: &str, name: &str, target: &str, more: &[&str], out: &Path) -> String {
+    println!("cargo::rerun-if-changed={}", parts.join(directory).display());
     let library = out.join(format!("lib{name}.rlib"));
     let more = [&["--crate-type=rlib"], more].concat();
-    compile(&crates.join(directory).join("src/lib.rs"), name, target, &more, &library);
+    compile(&parts.join(directory).join("lib.rs"), name, target, &more, &library);
     format!("{name}={}", library.display())
 }

@@ -15,6 +15,7 @@ not serve objects that its own process touches.
 
 import atexit as _atexit
 
+from . import _program  # for the native part: not first when a program connects
 from ._platform import check as _check
 
 _check()  # before the native part is loaded: elsewhere it cannot be
@@ -67,13 +68,17 @@ from ._native import (
     Object,
     RwLock,
     Semaphore,
+    Watch,
     incore,
     inherit,
     lock,
+    notify,
     prefetch,
     stop_pagers,
     sync,
     unlock,
+    wait,
+    watch,
 )
 from ._native import VERSION as __version__
 from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
@@ -116,6 +121,7 @@ __all__ = [
     "Semaphore",
     "SharedArray",
     "TimedOutError",
+    "Watch",
     "array",
     "chmod",
     "chown",
@@ -132,6 +138,7 @@ __all__ = [
     "ls",
     "map_info",
     "name_of",
+    "notify",
     "open",
     "prefetch",
     "read_into",
@@ -145,5 +152,7 @@ __all__ = [
     "sync",
     "tag",
     "unlock",
+    "wait",
+    "watch",
     "zeros",
 ]

@@ -13,7 +13,7 @@ from ._native import PAGE_SIZE_BYTES, Object
 from ._numpy import np
 from ._shared_array import on_pages
 from ._system_calls import warn_of_system_calls
-from ._types import agree, order_of, parse, storable, tag_of
+from ._types import agree, description_of, order_of, parse, storable
 from ._typing import Array, CreateOptions, DType, Inherit, Mode, Name, Order, Shape, States, check_options
 
 if TYPE_CHECKING:
@@ -57,9 +57,10 @@ def array(
 ) -> Array:
     """A NumPy array on the object of that name. Other programs may hold the same pages.
 
-    Dtype and shape are those the object was created with, unless given; without any, bytes. One number of the shape may be
-    -1: as many as there is room for. Another dtype than it
-    was created with is a `MismatchError` (a `TypeError`): view the array instead.
+    Dtype and shape are those the object was created with, unless given; without any, bytes. An object that its array filled
+    has more rows after it was made larger, and fewer after it was made smaller (columns with order `F`); an array that is
+    mapped keeps its shape. One number of the shape may be -1: as many as there is room for. Another dtype than it was created
+    with is a `MismatchError` (a `TypeError`): view the array instead.
 
     `create=True` creates the object if it is not there; one that is there must have been created with the same dtype,
     shape and order, else that is a `MismatchError`. `create="new"` refuses one that is there. Its size is that of the
@@ -142,17 +143,18 @@ def array_on_host(
         raise TypeError(f"{given} can only be chosen when an object is created: add create=True")
     if how["order"] not in (None, "C", "F"):
         raise InvalidError(22, f"order {how['order']!r} is neither 'C' nor 'F'")
-    opened = None if name is None or create == "new" else _open_if_there(host, name, mode, must=not create)
-    was_there = opened is not None
-    if opened is None:
-        try:
-            opened = _create(host, name, shape, dtype, size, how, options)
-        except ExistsError:
-            # Another process was faster.
-            if name is None or create == "new":
-                raise
-            opened = _open_if_there(host, name, mode, must=True)
-            was_there = True
+    opened, was_there = None, False
+    while opened is None:
+        if name is not None and create != "new":
+            opened = _open_if_there(host, name, mode, must=not create)
+            was_there = opened is not None
+        if opened is None:
+            try:
+                opened = _create(host, name, shape, dtype, size, how, options)
+            except ExistsError:
+                if name is None or create == "new":
+                    raise
+                # Another process was faster. Its object may be gone by now, if it was ephemeral.
     with opened:
         if create and was_there:
             _check_is_the_same(opened, dtype, shape, how)
@@ -161,18 +163,19 @@ def array_on_host(
 
 def _check_is_the_same(opened: Object, dtype: DType, shape: Shape | None, how: dict[str, Any]) -> None:
     """Refuses an object that is there, and is not what `create=True` would have made."""
-    stored, stored_shape = parse(opened.tag)
+    stored, stored_shape = parse(opened.description)
     found = np.dtype(np.uint8) if stored is None else stored
     asked = storable(np.uint8 if dtype is None else dtype)
     advice = "leave create=True out to use what is there, or remove the object first"
     if found != asked:
         raise mismatch(f"object {opened.name} is there already, and holds {found.str}, not {asked.str}: {advice}")
     dims = None if shape is None else _dims(shape)
-    if dims is not None and -1 in dims:
-        dims = _without_blank(dims, asked.itemsize, opened.size_by_now() - how["offset"])
+    if dims is not None and stored_shape is not None:
+        room = opened.size_by_now() - how["offset"]
+        dims, stored_shape = (_without_blank(each, asked.itemsize, room) for each in (dims, stored_shape))
     if dims is not None and stored_shape is not None and dims != stored_shape:
         raise mismatch(f"object {opened.name} is there already with shape {stored_shape}, not {dims}: {advice}")
-    order, stored_order = how["order"] or "C", order_of(opened.tag)
+    order, stored_order = how["order"] or "C", order_of(opened.description)
     if order != stored_order and len(stored_shape or ()) > 1:
         raise mismatch(f"object {opened.name} is there already with order {stored_order}, not {order}: {advice}")
 
@@ -198,7 +201,7 @@ def _create(
     elements = storable(np.uint8 if dtype is None else dtype)
     offset = operator.index(how["offset"])
     dims = None if shape is None else _dims(shape)
-    if dims is not None and -1 in dims and size is not None:
+    if dims is not None and size is not None:
         dims = _without_blank(dims, elements.itemsize, size - offset)
     if dims is not None and -1 not in dims:
         nbytes = _nbytes(elements, dims)
@@ -211,14 +214,17 @@ def _create(
             )
         size = needed if size is None else size
 
-    def tag(size_bytes: int) -> str:
-        room = size_bytes - offset
-        found = (-1,) if dims is None else dims
-        if -1 in found:
-            found = _without_blank(found, elements.itemsize, room)
-        return tag_of(elements, found, how["order"] or "C")
+    def description(size_bytes: int) -> str:
+        order, room = how["order"] or "C", size_bytes - offset
+        asked = (-1,) if dims is None else dims
+        found = _without_blank(asked, elements.itemsize, room)
+        slowest = asked[-1 if order == "F" else 0] if asked else 1
+        # An object with shared page tables is larger than it was asked to be: whole huge pages.
+        is_exact = not options.get("translation", "").startswith("shared-tables")
+        fills = slowest == -1 or _nbytes(elements, found) == room
+        return description_of(elements, found, order, follows=asked != () and is_exact and fills)
 
-    return host._create(name, size, tag, **options)
+    return host._create(name, size, description, **options)
 
 
 def on_object(
@@ -236,9 +242,9 @@ def on_object(
 ) -> Array:
     """A NumPy array on an open object; the object may be closed afterwards."""
     dims = None if shape is None else _dims(shape)
-    tag = opened.tag
-    if tag:
-        elements, dims = agree(opened.name, tag, dtype, dims)
+    description = opened.description
+    if description:
+        elements, dims = agree(opened.name, description, dtype, dims)
     else:
         elements = storable(np.uint8 if dtype is None else dtype)
     if dims is None:
@@ -260,8 +266,8 @@ def on_object(
 
 def _agreed_order(opened: Object, order: Order | None, dims: tuple[int, ...]) -> Order:
     """The order of an array on an object, which may be recorded there."""
-    stored: Order = "F" if order_of(opened.tag) == "F" else "C"
-    recorded = len(parse(opened.tag)[1] or ()) > 1
+    stored: Order = "F" if order_of(opened.description) == "F" else "C"
+    recorded = len(parse(opened.description)[1] or ()) > 1
     if order is not None and order != stored and recorded and len(dims) > 1:
         raise mismatch(
             f"object {opened.name} holds an array of order {stored}, and {order} was asked for: its elements would "
@@ -292,6 +298,8 @@ def _dims(shape: Shape) -> tuple[int, ...]:
 
 def _without_blank(dims: tuple[int, ...], itemsize: int, room: int) -> tuple[int, ...]:
     """The shape, with as many as there is room for in so many bytes where it says -1."""
+    if -1 not in dims:
+        return dims
     row = -math.prod(dims) * itemsize
     if dims.count(-1) > 1 or row <= 0:
         raise InvalidError(22, f"shape {dims}: one number may be -1, and the others are 1 or more")

@@ -16,7 +16,7 @@ from ._host import Host, default_host
 from ._native import Object
 from ._numpy import np
 from ._types import storable
-from ._typing import Array, Buffer, DType
+from ._typing import Array, Buffer, DType, Name
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Channel:
 
     __slots__ = ("_host", "_name", "_native", "_posted")
 
-    def __init__(self, name: str, host: Host | None = None) -> None:
+    def __init__(self, name: Name, host: Host | None = None) -> None:
+        name = os.fspath(name)
         host = default_host() if host is None else host
         self._begin(host, name, _native.Channel.open(host._native, name))
 
@@ -58,7 +59,7 @@ class Channel:
     @classmethod
     def create(
         cls,
-        name: str,
+        name: Name,
         capacity: int = 65536,
         *,
         translation: Literal["paged", "wired"] = "paged",
@@ -71,7 +72,7 @@ class Channel:
         least 4096. `permissions`: who uses it needs reading and writing, also to receive.
         """
         host = default_host() if host is None else host
-        channel = cls.__new__(cls)
+        name, channel = os.fspath(name), cls.__new__(cls)
         native = _native.Channel.create(host._native, name, capacity, translation, permissions)
         channel._begin(host, name, native)
         return channel

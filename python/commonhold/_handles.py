@@ -22,7 +22,7 @@ class ArrayHandle:
 
     state_directory: os.PathLike[str]
     name: str
-    object_id: int
+    uuid: int
     mode: Mode
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -34,7 +34,7 @@ class ArrayHandle:
 
     def array(self) -> Array:
         """The array: of the same pages as the one the handle was made of."""
-        place = os.fspath(self.state_directory), self.name, self.object_id, self.mode, self.first, self.nbytes
+        place = os.fspath(self.state_directory), self.name, self.uuid, self.mode, self.first, self.nbytes
         return array_of(*place, self.start, self.dtype, self.shape, self.strides)
 
 
@@ -49,7 +49,7 @@ def handle(array: Array) -> ArrayHandle:
     return ArrayHandle(
         state_directory=pages.state_directory,
         name=pages.object_name(),
-        object_id=pages.object_id,
+        uuid=pages.uuid,
         mode=pages.mode if array.flags.writeable else "r",
         dtype=array.dtype,
         shape=array.shape,
@@ -72,7 +72,7 @@ def place_of(array: Array) -> tuple[Any, ...] | None:
     pages = _base_of(array)
     if not isinstance(pages, Pages) or pages.mode == "c" or array.size == 0:
         return None
-    key = pages.directory, pages.object_id, pages.mode if array.flags.writeable else "r"
+    key = pages.directory, pages.uuid, pages.mode if array.flags.writeable else "r"
     if key[2] == pages.mode:
         remember(key, pages, keep=False)
     dtype = array.dtype
@@ -81,14 +81,14 @@ def place_of(array: Array) -> tuple[Any, ...] | None:
 
 
 def array_of(
-    directory: str, name: str, object_id: int, mode: Mode, first: int, nbytes: int, start: int, dtype: Any,
+    directory: str, name: str, uuid: int, mode: Mode, first: int, nbytes: int, start: int, dtype: Any,
     shape: tuple[int, ...], strides: tuple[int, ...],
 ) -> Array:  # fmt: skip
     """The array at a place: what it is unpickled by. Pages of this process that show it serve, if there are any."""
-    key = directory, object_id, mode
+    key = directory, uuid, mode
     pages = pages_of_place(key, first, nbytes)
     if pages is None:
-        with open_same(directory, name, object_id, mode) as opened:
+        with open_same(directory, name, uuid, mode) as opened:
             pages = opened.pages(first, nbytes, mode)
     remember(key, pages)
     return on_pages(pages, first - pages.offset + start, dtype, shape, strides)
@@ -160,18 +160,18 @@ def _base_of(thing: Any) -> Any:
     return base
 
 
-def open_same(state_directory: os.PathLike[str], name: str, object_id: int, mode: Mode) -> Object:
+def open_same(state_directory: os.PathLike[str], name: str, uuid: int, mode: Mode) -> Object:
     """Opens an object by name, unless it is another one by now."""
     opened = _native.connect(state_directory).open(name, mode)
-    if opened.id != object_id:
+    if opened.uuid != uuid:
         opened.close()
         raise lost(f"object {name} was replaced by another of that name: pass it anew")
     return opened
 
 
 def map_same(
-    state_directory: os.PathLike[str], name: str, object_id: int, mode: Mode, offset: int, length: int
+    state_directory: os.PathLike[str], name: str, uuid: int, mode: Mode, offset: int, length: int
 ) -> Mapping:
     """Maps the same part of an object."""
-    with open_same(state_directory, name, object_id, "r" if mode == "c" else mode) as opened:
+    with open_same(state_directory, name, uuid, "r" if mode == "c" else mode) as opened:
         return opened.map(offset, length, mode)

@@ -8,7 +8,8 @@ from . import _native
 from ._errors import InvalidError
 from ._host import Host, default_host
 from ._numpy import np
-from ._typing import Array, DType, Shape
+from ._types import storable
+from ._typing import Array, DType, Name, Shape
 
 
 def type_of(dtype: DType) -> str:
@@ -48,7 +49,7 @@ class Heap:
 
     def __init__(
         self,
-        name: str,
+        name: Name,
         create: bool | Literal["new"] = True,
         *,
         size: int | None = None,
@@ -56,7 +57,7 @@ class Heap:
         host: Host | None = None,
     ) -> None:
         where = (default_host() if host is None else host)._native
-        self.name = name
+        self.name = name = os.fspath(name)
         if create is False or (create is True and size is None):
             self._heap = _native.Heap.open(where, name)
         elif size is None:
@@ -84,10 +85,10 @@ class Heap:
 
     def array(self, shape: Shape, dtype: DType = "f8", *, zero: bool = True) -> Array:
         """Allocates a NumPy array. `zero=False`: what is in it is what was there before."""
-        elements = np.dtype(dtype)
+        elements = storable(dtype)
         dims = (shape,) if isinstance(shape, int) else tuple(shape)
-        if elements.hasobject or any(length < 0 for length in dims):
-            raise InvalidError(22, f"no array of {elements} and shape {dims} can be in a heap")
+        if any(length < 0 for length in dims):
+            raise InvalidError(22, f"no array of shape {dims} can be in a heap")
         of = type_of(elements)
         many = math.prod(dims) * (elements.itemsize if of == "bytes" else 1)
         if many == 0:

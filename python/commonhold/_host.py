@@ -70,34 +70,34 @@ class Host:
         )  # fmt: skip
 
     def create(
-        self, name: Name | None, size: int | None = None, *, tag: str = "", **options: Unpack[CreateOptions]
+        self, name: Name | None, size: int | None = None, *, description: str = "", **options: Unpack[CreateOptions]
     ) -> Object:
         """See `commonhold.create`."""
         check_options("create", options)
-        return self._create(name, size, lambda _: tag, **options)
+        return self._create(name, size, lambda _: description, **options)
 
     def create_nameless(
-        self, size: int, *, tag: str = "", controlled: bool = False, freezable: bool = False
+        self, size: int, *, description: str = "", controlled: bool = False, freezable: bool = False
     ) -> Object:
         """See `commonhold.create_nameless`."""
-        return self._native.create_nameless(size, tag, controlled, freezable)
+        return self._native.create_nameless(size, description, controlled, freezable)
 
     def _create(
         self,
         name: Name | None,
         size: int | None,
-        tag: Callable[[int], str],
+        description: Callable[[int], str],
         *,
         ephemeral: bool | float | None = None,
         **options: Any,
     ) -> Object:
         """Creates an object: of no name, under one that nobody has."""
         if name is not None:
-            return self._create_named(os.fspath(name), size, tag, _milliseconds(ephemeral), **options)
+            return self._create_named(os.fspath(name), size, description, _milliseconds(ephemeral), **options)
         ephemeral_ms = _milliseconds(True if ephemeral is None else ephemeral)
         while True:
             try:
-                return self._create_named(f"/unnamed-{secrets.token_hex(8)}", size, tag, ephemeral_ms, **options)
+                return self._create_named(f"/unnamed-{secrets.token_hex(8)}", size, description, ephemeral_ms, **options)
             except ExistsError:
                 pass  # of 64 random bits the same twice: others, then
 
@@ -105,7 +105,7 @@ class Host:
         self,
         name: str,
         size: int | None,
-        tag: Callable[[int], str],
+        description: Callable[[int], str],
         ephemeral_ms: int | None,
         *,
         file: File | None = None,
@@ -139,7 +139,7 @@ class Host:
                 pager=pager,
                 sync=sync,
                 permissions=permissions,
-                tag=tag(size_bytes),
+                description=description(size_bytes),
                 controlled=controlled,
                 freezable=freezable,
                 reserve=reserve,
@@ -187,9 +187,9 @@ class Host:
         """Frees the name now, and the memory when the last mapping goes. A backing file is never deleted."""
         self._native.remove(os.fspath(name))
 
-    def rename(self, old: Name, new: Name) -> None:
+    def rename(self, old: Name, new: Name, *, replace: bool = False) -> None:
         """Gives an object or a directory another name."""
-        self._native.rename(os.fspath(old), os.fspath(new))
+        self._native.rename(os.fspath(old), os.fspath(new), replace)
 
     def chmod(self, name: Name, mode: int) -> None:
         """Changes the mode bits of an object or a directory."""
@@ -261,7 +261,7 @@ def create(
     pager: str | None = None,
     sync: Sync = "plain",
     permissions: int = 0o600,
-    tag: str = "",
+    description: str = "",
     controlled: bool = False,
     freezable: bool = False,
     reserve: bool | None = None,
@@ -289,7 +289,7 @@ def create(
     * `sync`: what sync promises. `plain`: msync and fsync. `ordered`: pages reach the file only by sync, unlock or
       eviction. `atomic`: what is stored changes only by sync, and by each sync wholly or not at all.
     * `permissions`: mode bits, such as `0o640`.
-    * `tag`: data type of its elements; `array` writes and checks it.
+    * `description`: data type of its elements; `array` writes and checks it.
     * `controlled`: the host serves its faults even if nothing else asks for it: for page-holding locks.
     * `freezable`: allow `sync(freeze=True)` and `snapshot`.
     * `budget`: most bytes of memory that its pages take, 1 MiB at least; the rest waits in its file or on disk.
@@ -324,7 +324,7 @@ def create(
     `Error` with `kind` `no_space` or `quota` if memory or disk cannot be had: nothing is left behind then.
     """
     return default_host()._create(
-        name, size, lambda _: tag, file=file, pager=pager, sync=sync, permissions=permissions,
+        name, size, lambda _: description, file=file, pager=pager, sync=sync, permissions=permissions,
         controlled=controlled, freezable=freezable, reserve=reserve, on_last_death=on_last_death, budget=budget,
         fault_deadline_ms=fault_deadline_ms, pager_deadline_ms=pager_deadline_ms, coherence=coherence, on_loss=on_loss,
         scheduler=scheduler, page_size=page_size, replicas=replicas,
@@ -333,11 +333,11 @@ def create(
 
 
 def create_nameless(
-    size: int, *, tag: str = "", controlled: bool = False, freezable: bool = False
+    size: int, *, description: str = "", controlled: bool = False, freezable: bool = False
 ) -> Object:
     """Creates an object that never has a name, of so many bytes: others get it by a message (`Channel.send_object`), and it
     ends with its last user. It is anonymous, paged and local, and keeps its size. No disk is waited for."""
-    return default_host().create_nameless(size, tag=tag, controlled=controlled, freezable=freezable)
+    return default_host().create_nameless(size, description=description, controlled=controlled, freezable=freezable)
 
 
 def stat(name: Name) -> ObjectStat | DirectoryStat:
@@ -373,9 +373,10 @@ def remove(name: Name) -> None:
     default_host().remove(name)
 
 
-def rename(old: Name, new: Name) -> None:
-    """Gives an object or a directory another name. Raises `NotFoundError`, `ExistsError` or `PermissionDeniedError`."""
-    default_host().rename(old, new)
+def rename(old: Name, new: Name, *, replace: bool = False) -> None:
+    """Gives an object or a directory another name. With `replace=True` an object that has the new name loses it in the same
+    step, and who has it open keeps it. Raises `NotFoundError`, `ExistsError` or `PermissionDeniedError`."""
+    default_host().rename(old, new, replace=replace)
 
 
 def chmod(name: Name, mode: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, TypeVar, final, overload
 
 from . import _host
 from ._records import DirectoryStat, HostStatus, MappingStat, ObjectStat
-from ._typing import Array, Buffer, DType, Inherit, Mode, Order, Shape, States
+from ._typing import Array, Buffer, DType, Inherit, Mode, Name, Order, Shape, States
 
 PAGE_SIZE_BYTES: int
 VERSION: str
@@ -19,7 +19,7 @@ class Host:
     @property
     def state_directory(self) -> os.PathLike[str]: ...
     def open(self, name: str, mode: str, *, movable: bool = False) -> Object: ...
-    def create_nameless(self, size_bytes: int, tag: str, controlled: bool, freezable: bool) -> Object: ...
+    def create_nameless(self, size_bytes: int, description: str, controlled: bool, freezable: bool) -> Object: ...
     def create(
         self,
         name: str,
@@ -29,7 +29,7 @@ class Host:
         pager: str | None,
         sync: str,
         permissions: int,
-        tag: str,
+        description: str,
         controlled: bool,
         freezable: bool,
         reserve: bool | None,
@@ -53,7 +53,7 @@ class Host:
     def resize(self, name: str, size_bytes: int) -> None: ...
     def tag(self, name: str, offset: int, length: int | None, tag: str) -> None: ...
     def remove(self, name: str) -> None: ...
-    def rename(self, old: str, new: str) -> None: ...
+    def rename(self, old: str, new: str, replace: bool) -> None: ...
     def chmod(self, name: str, mode: int) -> None: ...
     def chown(self, name: str, uid: int | None, gid: int | None) -> None: ...
     def revert(self, name: str) -> int: ...
@@ -125,7 +125,11 @@ class Object:
     def closed(self) -> bool: ...
     @property
     def id(self) -> int:
-        """Never used twice by a host."""
+        """Its number at this host."""
+
+    @property
+    def uuid(self) -> int:
+        """What no other object has, of any host."""
 
     @property
     def size_bytes(self) -> int:
@@ -139,7 +143,7 @@ class Object:
         """Whether the host serves its faults."""
 
     @property
-    def tag(self) -> str:
+    def description(self) -> str:
         """Data type of its elements; empty: bytes."""
 
     @property
@@ -166,8 +170,8 @@ class Object:
         """Maps `length` bytes from `offset` (page-aligned) on; all unless given.
 
         `mode` is that of the object unless given; `c` is copy-on-write. `address` is a hint, or with `fixed` the
-        only place. `lock`: hold each page as it comes in. `prefetch`: begin to bring all in. `in_thread`: the
-        faulting thread serves itself where it can. `inherit`: what a fork child has of it: the object (`share`), a
+        only place. `lock`: hold each page as it comes in (it keeps nobody out). `prefetch`: begin to bring all in.
+        `in_thread`: the faulting thread serves itself where it can. `inherit`: what a fork child has of it: the object (`share`), a
         copy of its bytes as they are at fork (`copy`), or nothing (`none`). `anywhere`: an object that was created
         `fixed` is not mapped at its address; its pointers are of no use then.
         """
@@ -203,7 +207,8 @@ class Object:
         inherit: Inherit = "share",
     ) -> Pages: ...
     def sync(self, offset: int = 0, length: int | None = None, *, freeze: bool = False) -> int:
-        """Makes the range what is stored, by the mode chosen at creation; gives the number of pages written."""
+        """Makes the range what is stored, by the mode chosen at creation; gives the number of pages written, 0 of a
+        direct object."""
 
     def lock(self, offset: int = 0, length: int | None = None) -> bool:
         """Holds the pages in memory and away from the pager, and keeps nobody out (`Mutex` does); gives whether they are pinned
@@ -286,9 +291,22 @@ class Mapping:
     def sync(self, offset: int = 0, length: int | None = None, *, freeze: bool = False) -> int:
         """Makes the pages that hold the range what is stored; gives the number of pages written."""
 
-    def lock(self, offset: int = 0, length: int | None = None) -> bool: ...
+    def lock(self, offset: int = 0, length: int | None = None) -> bool:
+        """Holds the pages in memory and away from the pager, and keeps nobody out (`Mutex` does)."""
+
     def unlock(self, offset: int = 0, length: int | None = None) -> None: ...
     def prefetch(self, offset: int = 0, length: int | None = None) -> None: ...
+    def watch(self, offset: int = 0, length: int | None = None) -> Watch:
+        """Watches bytes of it (all unless given), not pages."""
+
+    def wait(self, offset: int = 0, length: int | None = None, timeout: float | None = None) -> bool:
+        """Waits until somebody notifies of these bytes, or another host's sync changes them; false if that does not happen
+        in so many seconds. What came before the call it does not know: who looks at the data first makes a `watch` before
+        that."""
+
+    def notify(self, offset: int = 0, length: int | None = None) -> None:
+        """Wakes all who watch any of these bytes (all unless given), in whatever process on whatever host."""
+
     def inherit(self, how: Inherit, offset: int = 0, length: int | None = None) -> None:
         """From now on a fork child has that of it: the object (`share`), a copy (`copy`), or nothing (`none`)."""
 
@@ -311,6 +329,26 @@ class Mapping:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class Watch:
+    """What waits for a change of bytes of an object: of one that came since it was made, or since its last wait returned.
+
+    Make it, look at the data, and wait only if that is not yet as it should be. It may also be woken where nobody notified:
+    when another host process serves, a host of the cluster is lost, or the object's home is found again."""
+
+    @property
+    def closed(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until it is woken; false if that does not happen in so many seconds."""
+
+    def fileno(self) -> int:
+        """A descriptor for `select`, `selectors` and `asyncio`, readable when `wait` would return at once. It is the watch's:
+        do not read or close it."""
+
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...
 
 @final
 class Guard:
@@ -347,7 +385,7 @@ class Pages:
     @property
     def state_directory(self) -> os.PathLike[str]: ...
     @property
-    def object_id(self) -> int: ...
+    def uuid(self) -> int: ...
     @property
     def directory(self) -> str:
         """State directory of the host."""
@@ -376,7 +414,7 @@ class Mutex:
 
     def __new__(
         cls,
-        name: str,
+        name: Name,
         create: bool | Literal["new"] = True,
         *,
         mode: int = 0o600,
@@ -393,7 +431,7 @@ class Mutex:
         """Whether it was closed here."""
 
     @property
-    def _id(self) -> int: ...
+    def _uuid(self) -> int: ...
     def close(self) -> None:
         """Gives it up; the object stays. Let it go before: others would find that its owner
         died."""
@@ -435,7 +473,7 @@ class RwLock:
 
     def __new__(
         cls,
-        name: str,
+        name: Name,
         create: bool | Literal["new"] = True,
         *,
         mode: int = 0o600,
@@ -452,7 +490,7 @@ class RwLock:
         """Whether it was closed here."""
 
     @property
-    def _id(self) -> int: ...
+    def _uuid(self) -> int: ...
     def close(self) -> None:
         """Gives it up; the object stays. Let it go before: others would find that its owner
         died."""
@@ -492,7 +530,7 @@ class Condition:
 
     def __new__(
         cls,
-        name: str,
+        name: Name,
         mutex: Mutex,
         create: bool | Literal["new"] = True,
         *,
@@ -510,7 +548,7 @@ class Condition:
         """Whether it was closed here."""
 
     @property
-    def _id(self) -> int: ...
+    def _uuid(self) -> int: ...
     def close(self) -> None:
         """Gives it up; the object stays."""
 
@@ -565,7 +603,7 @@ class Semaphore:
 
     def __new__(
         cls,
-        name: str,
+        name: Name,
         value: int = 1,
         create: bool | Literal["new"] = True,
         *,
@@ -583,7 +621,7 @@ class Semaphore:
         """Whether it was closed here."""
 
     @property
-    def _id(self) -> int: ...
+    def _uuid(self) -> int: ...
     def close(self) -> None:
         """Gives it up; the object stays."""
 
@@ -620,7 +658,7 @@ class Barrier:
 
     def __new__(
         cls,
-        name: str,
+        name: Name,
         parties: int | None = None,
         create: bool | Literal["new"] = True,
         *,
@@ -638,7 +676,7 @@ class Barrier:
         """Whether it was closed here."""
 
     @property
-    def _id(self) -> int: ...
+    def _uuid(self) -> int: ...
     def close(self) -> None:
         """Gives it up; the object stays."""
 
@@ -671,7 +709,7 @@ class Counter:
 
     def __new__(
         cls,
-        name: str,
+        name: Name,
         create: bool | Literal["new"] = True,
         *,
         mode: int = 0o600,
@@ -688,7 +726,7 @@ class Counter:
         """Whether it was closed here."""
 
     @property
-    def _id(self) -> int: ...
+    def _uuid(self) -> int: ...
     def close(self) -> None:
         """Gives it up; the object stays."""
 
@@ -716,7 +754,7 @@ class Counter:
 def connect(state_directory: str | os.PathLike[str]) -> Host: ...
 def default_host() -> Host: ...
 def sync(target: Buffer | Mapping | Object, *, freeze: bool = False) -> int:
-    """Makes the pages of an array, mapping or object what is stored; gives the number of pages written.
+    """Makes the pages of an array, mapping or object what is stored; gives the number of pages written, 0 of a direct object.
 
     What is stored then is by the object's sync mode: of `atomic`, all of it or none of it. `freeze`: at a true
     instant (objects created `freezable`). Raises `Error` with `kind` `no_space` if the disk is full: everything stays
@@ -732,6 +770,16 @@ def unlock(target: Buffer | Mapping | Object) -> None:
 
 def prefetch(target: Buffer | Mapping | Object) -> None:
     """Begins to bring the pages in, without waiting."""
+
+def watch(target: Buffer | Mapping | Object) -> Watch:
+    """Watches the bytes of an array, mapping or object. Plain stores wake nobody: `notify` does."""
+
+def wait(target: Buffer | Mapping | Object, timeout: float | None = None) -> bool:
+    """Waits until somebody notifies of bytes of it, or another host's sync changes them; false if that does not happen in so
+    many seconds. What came before the call it does not know: who looks at the data first makes a `watch` before that."""
+
+def notify(target: Buffer | Mapping | Object) -> None:
+    """Wakes all who watch any of its bytes, in whatever process on whatever host. Only for who may write the object."""
 
 def inherit(target: Buffer | Mapping, how: Inherit) -> None:
     """From now on a fork child has that of the pages of an array or mapping: the object (`share`), a copy of its bytes

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 
 from ._native import Pages
 
-# State directory, number of the object, mode.
+# State directory, identity of the object, mode.
 Key = tuple[str, int, str]
 
 # Pages that nothing shows any more stay mapped for so long, and so many of them: an object that was removed has its memory until then.

@@ -37,7 +37,7 @@ class ObjectStat:
     budget_bytes: int | None
     fault_deadline_ms: int | None
     pager_deadline_ms: int | None
-    tag: str
+    description: str
     """Data type of its elements; empty: bytes."""
     resident_bytes: int
     dirty_bytes: int
@@ -115,6 +115,8 @@ class HostStatus:
     clients: int
     mappings: int
     resident_bytes: int
+    direct_bytes: int
+    """Memory of direct objects without a file, beside that."""
     budget_bytes: int
     faults: int
     pages_installed: int

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._errors import Error
 from ._numpy import HAS_NUMPY, np
+from ._types import storable
 
 if TYPE_CHECKING or HAS_NUMPY:
 
@@ -46,7 +47,8 @@ def on_pages(
     pages: Any, offset: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None = None,
     order: Any = "C",
 ) -> Any:  # fmt: skip
-    """An array that begins so many bytes into mapped pages."""
+    """An array that begins so many bytes into mapped pages. Its dtype may be what somebody else said: it is looked at."""
+    dtype = storable(dtype)
     if "distributed.protocol" in sys.modules:
         from ._dask import register_if_used
 

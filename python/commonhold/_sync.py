@@ -8,11 +8,11 @@ from ._host import Host
 
 
 def open_same(
-    kind: Any, state_directory: os.PathLike[str], name: str, object_id: int, index: int, others: tuple[Any, ...]
+    kind: Any, state_directory: os.PathLike[str], name: str, uuid: int, index: int, others: tuple[Any, ...]
 ) -> Any:
     """Opens one by name, unless the object is another one by now. `others`: what else its class is opened with."""
     opened = kind(name, *others, create=False, host=Host(state_directory))
-    if opened._id != object_id:
+    if opened._uuid != uuid:
         opened.close()
         raise lost(f"object {name} was replaced by another of that name: pass it anew")
     return opened[index] if index else opened

@@ -1,4 +1,5 @@
-"""Type tags: how an object remembers the dtype and shape it was created with, as `numpy:<u4:(1024,)`."""
+"""Descriptions: how an object remembers the dtype and shape it was created with, as
+`numpy:<u4:(-1, 64)`: as many rows of 64 as the object has room for. So an array follows the size of its object."""
 
 from __future__ import annotations
 
@@ -12,66 +13,80 @@ from ._errors import mismatch
 from ._numpy import np
 
 _PREFIX = "numpy:"
-_TAG_BYTES = 256
-# Behind the shape, where the first index runs fastest. Versions that do not know it refuse such a tag.
+_DESCRIPTION_BYTES = 4096
+# Behind the shape, where the first index runs fastest. Versions that do not know it refuse such a description.
 _FORTRAN = ":F"
-# A tag that is nothing but a simple dtype, as other languages write it: <u4, |S8, <M8[ns].
+# A description that is nothing but a simple dtype, as other languages write it: <u4, |S8, <M8[ns].
 _BARE = re.compile(r"[<>|=][a-zA-Z][0-9]+(\[[0-9a-zA-Z]+\])?")
 
 
 def storable(dtype: Any) -> np.dtype[Any]:
-    """The dtype that is meant, if its elements can lie in memory that other processes see."""
+    """The dtype that is meant, if its elements can lie in memory that other processes see. What refers to memory of this
+    process must not: who wrote such elements would run code in whoever reads them."""
     found: np.dtype[Any] = np.dtype(dtype)
-    if found.hasobject:
-        raise TypeError(f"dtype {found} holds references to Python objects, which mean nothing to other processes")
+    if found.hasobject or not _is_bytes_alone(found):
+        raise TypeError(f"dtype {found} holds references to memory of one process, which mean nothing to others")
     if found.itemsize == 0:
         raise TypeError(f"dtype {found} has elements of 0 bytes: say how long they are, as S16")
     return found
 
 
-def tag_of(dtype: np.dtype[Any], shape: tuple[int, ...], order: str = "C") -> str:
-    """The tag of an object that holds such an array. Of one dimension both orders are the same."""
+def _is_bytes_alone(dtype: np.dtype[Any]) -> bool:
+    """Whether its elements are all of what they mean: of the kinds that NumPy has had for ever. Others may refer to more."""
+    if dtype.fields is not None:
+        return all(_is_bytes_alone(field[0]) for field in dtype.fields.values())
+    if dtype.subdtype is not None:
+        return _is_bytes_alone(dtype.subdtype[0])
+    return dtype.kind in "biufcmMSUV"
+
+
+def description_of(dtype: np.dtype[Any], shape: tuple[int, ...], order: str = "C", follows: bool = False) -> str:
+    """The description of an object that holds such an array. Of one dimension both orders are the same. `follows`: the
+    dimension whose index runs slowest is as long as the object has room for."""
     text = _text(dtype)
-    tag = f"{_PREFIX}{text}:{tuple(int(n) for n in shape)!r}"
+    if follows:
+        shape = (*shape[:-1], -1) if order == "F" else (-1, *shape[1:])
+    description = f"{_PREFIX}{text}:{tuple(int(n) for n in shape)!r}"
     if order == "F" and len(shape) > 1:
-        tag += _FORTRAN
-    if len(tag.encode()) > _TAG_BYTES:
+        description += _FORTRAN
+    if len(description.encode()) > _DESCRIPTION_BYTES:
         raise TypeError(
-            f"dtype {text} is too long to be recorded ({_TAG_BYTES} bytes): create the object of bytes, and view it"
+            f"dtype {text} is too long to be recorded ({_DESCRIPTION_BYTES} bytes): create the object of bytes, and view it"
         )
-    return tag
+    return description
 
 
 @lru_cache(maxsize=256)
-def parse(tag: str) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None]:
-    """Dtype and shape that a tag names, as far as it is one of ours."""
+def parse(description: str) -> tuple[np.dtype[Any] | None, tuple[int, ...] | None]:
+    """Dtype and shape that a description names, as far as it is one of ours. One number of the shape may be -1."""
     try:
-        if tag.startswith(_PREFIX):
-            text, shape = tag.removeprefix(_PREFIX).removesuffix(_FORTRAN).rsplit(":", 1)
+        if description.startswith(_PREFIX):
+            text, shape = description.removeprefix(_PREFIX).removesuffix(_FORTRAN).rsplit(":", 1)
             dims = ast.literal_eval(shape)
-            if not (isinstance(dims, tuple) and all(isinstance(n, int) and n >= 0 for n in dims)):
+            if not (isinstance(dims, tuple) and all(type(n) is int and n >= -1 for n in dims) and dims.count(-1) <= 1):
                 raise ValueError(shape)
-            return _dtype(text), dims
-        if _BARE.fullmatch(tag):
-            return np.dtype(tag), None
-    except (ValueError, SyntaxError, TypeError) as error:
-        if tag.startswith(_PREFIX):
+            np.empty((0,) * len(dims), np.uint8)  # as many dimensions as an array may have
+            return storable(_dtype(text)), dims
+        if _BARE.fullmatch(description):
+            return storable(description), None
+    except Exception as error:  # whoever made the object wrote it
+        if description.startswith(_PREFIX):
             raise mismatch(
-                f"the type tag {tag!r} is no NumPy type that this version knows: map the object, and view its bytes"
+                f"the description {description!r} is no NumPy type that this version knows: map the object, and view its bytes"
             ) from error
     return None, None
 
 
-def order_of(tag: str) -> str:
-    """The order that a tag of ours names."""
-    return "F" if tag.startswith(_PREFIX) and tag.endswith(_FORTRAN) else "C"
+def order_of(description: str) -> str:
+    """The order that a description of ours names."""
+    return "F" if description.startswith(_PREFIX) and description.endswith(_FORTRAN) else "C"
 
 
 def agree(
-    name: str, tag: str, dtype: Any, shape: tuple[int, ...] | None
+    name: str, description: str, dtype: Any, shape: tuple[int, ...] | None
 ) -> tuple[np.dtype[Any], tuple[int, ...] | None]:
-    """What to make of an object with that tag, when this dtype and shape are asked for."""
-    stored, stored_shape = parse(tag)
+    """What to make of an object with that description, when this dtype and shape are asked for."""
+    stored, stored_shape = parse(description)
     if dtype is None:
         return (np.dtype(np.uint8), shape) if stored is None else (stored, stored_shape if shape is None else shape)
     asked = storable(dtype)
@@ -85,7 +100,7 @@ def agree(
     return asked, stored_shape if shape is None else shape
 
 
-# Tags that NumPy has no dtype for, or the same word.
+# Words that NumPy has no dtype for, or the same word.
 _WORDS = {"bytes", "char", "offset", "bfloat16", "int128", "uint128"}
 
 

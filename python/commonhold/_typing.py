@@ -29,7 +29,7 @@ PageOut: TypeAlias = Callable[[str, int, bytes], object]
 
 
 class CreateOptions(TypedDict, total=False):
-    """What an object is created with, beside name, size and tag: see `commonhold.create`."""
+    """What an object is created with, beside name, size and description: see `commonhold.create`."""
 
     file: File | None
     pager: str | None

@@ -59,7 +59,7 @@ def is_there() -> bool:
 
 def main(me: int) -> None:
     if me == 0:
-        ch.create(NAME, 64 << 20, tag="heap", coherence="strict").close()
+        ch.create(NAME, 64 << 20, description="heap", coherence="strict").close()
     until(is_there)
     heap = ch.Heap(NAME, create=False)
     fill(heap, me)

@@ -82,18 +82,19 @@ impl Host {
         &self,
         py: Python<'_>,
         #[pyo3(from_py_with = natural)] size_bytes: u64,
-        tag: String,
+        description: String,
         controlled: bool,
         freezable: bool,
     ) -> PyResult<Object> {
-        let options = CreateOptions { size_bytes, tag, controlled, freezable, ..CreateOptions::default() };
+        let options =
+            CreateOptions { size_bytes, description, controlled, freezable, ..CreateOptions::default() };
         let host = self.host.clone();
         let object = waiting(py, move || host.create_nameless(&options))?;
         Ok(Object::new(Opened { host: self.host.clone(), object }, ""))
     }
 
     /// Creates an object and opens it for reading and writing.
-    #[pyo3(signature = (name, *, size_bytes, fd, pager, sync, permissions, tag, controlled, freezable, reserve,
+    #[pyo3(signature = (name, *, size_bytes, fd, pager, sync, permissions, description, controlled, freezable, reserve,
         on_last_death, budget_bytes, fault_deadline_ms, pager_deadline_ms, coherence, on_loss,
         scheduler, page_size_bytes, replicas, home_moves, translation, fixed, room_bytes, ephemeral_ms))]
     #[allow(clippy::too_many_arguments)] // one for each thing that can be chosen, each named by the caller
@@ -106,7 +107,7 @@ impl Host {
         pager: Option<String>,
         sync: &str,
         #[pyo3(from_py_with = natural)] permissions: u32,
-        tag: String,
+        description: String,
         controlled: bool,
         freezable: bool,
         reserve: Option<bool>,
@@ -145,7 +146,7 @@ impl Host {
             fault_deadline_ms,
             pager_deadline_ms,
             mode: permissions,
-            tag,
+            description,
             page_size: page_size_bytes.map_or(Ok(PageSize::SMALLEST), PageSize::new).or_raise(py)?,
             replicas,
             home_moves,
@@ -200,11 +201,10 @@ impl Host {
         self.asks(py, name, commonhold::Host::remove)
     }
 
-    fn rename(&self, py: Python<'_>, old: &str, new: &str) -> PyResult<()> {
-        {
-            let new = new.to_owned();
-            self.asks(py, old, move |host, old| host.rename(old, &new))
-        }
+    fn rename(&self, py: Python<'_>, old: &str, new: &str, replace: bool) -> PyResult<()> {
+        let new = new.to_owned();
+        let rename = if replace { commonhold::Host::rename_over } else { commonhold::Host::rename };
+        self.asks(py, old, move |host, old| rename(host, old, &new))
     }
 
     fn chmod(&self, py: Python<'_>, name: &str, #[pyo3(from_py_with = natural)] mode: u32) -> PyResult<()> {

@@ -22,6 +22,7 @@ mod ranges;
 mod records;
 mod second_interrupt;
 mod sync;
+mod watch;
 
 use pyo3::prelude::*;
 
@@ -48,6 +49,9 @@ mod _native {
     use crate::pages::Pages;
     #[pymodule_export]
     use crate::ranges::{address_range, incore, inherit, lock, prefetch, sync, unlock};
+
+    #[pymodule_export]
+    use crate::watch::{Watch, notify, wait, watch};
 
     #[pymodule_export]
     use crate::sync::{Barrier, Condition, Counter, Holding, Mutex, RwLock, Semaphore};

@@ -5,6 +5,7 @@ use crate::exports;
 use crate::options::{self, natural, natural_or_none};
 use crate::pages::Pages;
 use crate::ranges::page_states;
+use crate::watch::Watch;
 use commonhold::{Error, PAGE_SIZE_BYTES, classical};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -55,6 +56,22 @@ impl Mapping {
         }
     }
 
+    /// The bytes of a part of it, and what keeps them mapped.
+    fn bytes(
+        &self,
+        py: Python<'_>,
+        offset: usize,
+        length: Option<usize>,
+    ) -> PyResult<(usize, usize, Py<Pages>)> {
+        let pages = self.pages(py)?.unbind();
+        let length = length.unwrap_or(self.length.saturating_sub(offset));
+        if length == 0 || offset.checked_add(length).is_none_or(|end| end > self.length) {
+            let what = format!("{length} bytes from {offset} on are no part of a mapping of {}", self.length);
+            return Err(exception(py, &Error::invalid(what)));
+        }
+        Ok((self.address + offset, length, pages))
+    }
+
     /// Does something with part of it (whole pages around it), while the pages cannot go.
     fn on_range<T: Send + 'static>(
         &self,
@@ -63,15 +80,10 @@ impl Mapping {
         length: Option<usize>,
         act: impl FnOnce(*mut u8, usize) -> commonhold::Result<T> + Send + 'static,
     ) -> PyResult<T> {
-        let pages = self.pages(py)?.unbind();
-        let length = length.unwrap_or(self.length.saturating_sub(offset));
-        if length == 0 || offset.checked_add(length).is_none_or(|end| end > self.length) {
-            let what = format!("{length} bytes from {offset} on are no part of a mapping of {}", self.length);
-            return Err(exception(py, &Error::invalid(what)));
-        }
+        let (start, length, pages) = self.bytes(py, offset, length)?;
         let page = PAGE_SIZE_BYTES as usize;
-        let first = self.address + offset / page * page;
-        let length = (offset % page + length).next_multiple_of(page);
+        let first = start / page * page; // a mapping begins with a page
+        let length = (start - first + length).next_multiple_of(page);
         waiting(py, move || {
             let outcome = act(first as *mut u8, length);
             drop(pages);
@@ -179,6 +191,52 @@ impl Mapping {
         self.on_range(py, offset, length, classical::prefetch)
     }
 
+    /// Watches bytes of it (all unless given), not pages: see `Watch`.
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn watch(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = natural)] offset: usize,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<usize>,
+    ) -> PyResult<Watch> {
+        let (start, length, pages) = self.bytes(py, offset, length)?;
+        Watch::begin(py, move || {
+            let made = classical::watch(start as *mut u8, length);
+            drop(pages);
+            made
+        })
+    }
+
+    /// Waits until somebody notifies of these bytes, or another host's sync changes them; gives false if that does not happen in
+    /// so many seconds. What came before the call it does not know: who looks at the data first makes a `watch` before that.
+    #[pyo3(signature = (offset = 0, length = None, timeout = None))]
+    fn wait(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = natural)] offset: usize,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<usize>,
+        timeout: Option<f64>,
+    ) -> PyResult<bool> {
+        crate::patience::deadline(py, timeout)?;
+        self.watch(py, offset, length)?.wait_in_time(py, timeout)
+    }
+
+    /// Wakes all who watch any of these bytes (all unless given), in whatever process on whatever host.
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn notify(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = natural)] offset: usize,
+        #[pyo3(from_py_with = natural_or_none)] length: Option<usize>,
+    ) -> PyResult<()> {
+        let (start, length, pages) = self.bytes(py, offset, length)?;
+        waiting(py, move || {
+            let done = classical::notify(start as *mut u8, length);
+            drop(pages);
+            done
+        })
+    }
+
     /// From now on a fork child has that of it: `share`, `copy` or `none`.
     #[pyo3(signature = (how, offset = 0, length = None))]
     fn inherit(
@@ -245,12 +303,12 @@ impl Mapping {
     /// Only the interpreter calls it.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {}
 
-    /// Pickled as the object's host, name and number, and the range: another process maps it anew.
+    /// Pickled as the object's host, name and identity, and the range: another process maps it anew.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let pages = self.pages(py)?;
         let opened = pages.get().opened();
-        let (directory, id) = (opened.host.state_directory().to_owned(), opened.object.id().0);
-        let how = (directory, opened.name(py)?, id, self.mode, self.offset, self.length);
+        let (directory, uuid) = (opened.host.state_directory().to_owned(), opened.object.uuid());
+        let how = (directory, opened.name(py)?, uuid, self.mode, self.offset, self.length);
         let map_same = py.import("commonhold._handles")?.getattr("map_same")?;
         (map_same, how).into_pyobject(py).map(Bound::into_any)
     }

@@ -106,10 +106,16 @@ impl Object {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
-    /// Never used twice by a host.
+    /// Its number at this host.
     #[getter]
     fn id(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.opened(py)?.object.id().0)
+    }
+
+    /// What no other object has, of any host.
+    #[getter]
+    fn uuid(&self, py: Python<'_>) -> PyResult<u128> {
+        Ok(self.opened(py)?.object.uuid())
     }
 
     /// Bytes, as known since it was opened, or asked for by `stat`.
@@ -132,8 +138,8 @@ impl Object {
 
     /// Data type of its elements; empty: bytes.
     #[getter]
-    fn tag(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.opened(py)?.object.options().tag.clone())
+    fn description(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.opened(py)?.object.options().description.clone())
     }
 
     /// Of its host.
@@ -152,8 +158,8 @@ impl Object {
     /// Maps `length` bytes from `offset` (page-aligned) on; all unless given.
     ///
     /// `mode` is that of the object unless given; `c` is copy-on-write. `address` is a hint, or with `fixed` the only
-    /// place. `anywhere`: of an object with a fixed address not there. `lock`: hold each page as it comes in. `prefetch`: begin to
-    /// bring all in. `in_thread`: the faulting thread serves itself where it can. `inherit`: what a fork child has of it, `share`, `copy` or `none`. Raises `InvalidError` for a range that is misaligned or past the end, and
+    /// place. `anywhere`: of an object with a fixed address not there. `lock`: hold each page as it comes in (it keeps nobody
+    /// out). `prefetch`: begin to bring all in. `in_thread`: the faulting thread serves itself where it can. `inherit`: what a fork child has of it, `share`, `copy` or `none`. Raises `InvalidError` for a range that is misaligned or past the end, and
     /// `PermissionDeniedError` for writing to what was opened for reading.
     #[pyo3(signature = (offset = 0, length = None, mode = None, *, address = 0, fixed = false, lock = false,
         prefetch = false, in_thread = false, inherit = "share", anywhere = false))]
@@ -446,11 +452,11 @@ impl Object {
         self.close(py)
     }
 
-    /// Pickled as its host, name and number: another process opens it by name, and refuses another object.
+    /// Pickled as its host, name and identity: another process opens it by name, and refuses another object.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let opened = self.opened(py)?;
-        let id = opened.object.id().0;
-        let how = (opened.host.state_directory().to_owned(), opened.name(py)?, id, self.mode.word());
+        let uuid = opened.object.uuid();
+        let how = (opened.host.state_directory().to_owned(), opened.name(py)?, uuid, self.mode.word());
         let open_same = py.import("commonhold._handles")?.getattr("open_same")?;
         (open_same, how).into_pyobject(py).map(Bound::into_any)
     }

@@ -25,7 +25,12 @@ pub(crate) fn natural<T: TryFrom<u64>>(value: &Bound<'_, PyAny>) -> PyResult<T> 
     })
 }
 
-/// The same, or none.
+/// A name, as text or as a path of `pathlib`.
+pub(crate) fn name(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    value.py().import("os")?.call_method1("fspath", (value,))?.extract()
+}
+
+/// A number as `natural` takes it, or none.
 pub(crate) fn natural_or_none<T: TryFrom<u64>>(value: &Bound<'_, PyAny>) -> PyResult<Option<T>> {
     if value.is_none() { Ok(None) } else { natural(value).map(Some) }
 }

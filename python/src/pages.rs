@@ -103,10 +103,10 @@ impl Pages {
         self.opened.host.state_directory().as_os_str().to_owned()
     }
 
-    /// Number of the object, never used twice by a host.
+    /// What no other object has, of any host.
     #[getter]
-    fn object_id(&self) -> u64 {
-        self.opened.object.id().0
+    fn uuid(&self) -> u128 {
+        self.opened.object.uuid()
     }
 
     /// The name that the object has now.

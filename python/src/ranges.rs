@@ -48,6 +48,39 @@ impl Target {
     }
 }
 
+/// The very bytes of a target, and not the pages that hold them.
+pub(crate) enum Bytes {
+    Of(commonhold::Object),
+    At { start: usize, length: usize, _kept: Py<PyAny> },
+}
+
+impl Bytes {
+    pub(crate) fn of(thing: &Bound<'_, PyAny>) -> PyResult<Bytes> {
+        let py = thing.py();
+        if let Ok(object) = thing.cast::<Object>() {
+            return Ok(Bytes::Of(object.get().opened(py)?.object));
+        }
+        let (start, length) = View::strided(thing)?
+            .covering_range()
+            .ok_or_else(|| exception(py, &Error::invalid("the range is empty: nothing lies in it")))?;
+        Ok(Bytes::At { start, length, _kept: thing.clone().unbind() })
+    }
+
+    pub(crate) fn watch(&self) -> commonhold::Result<commonhold::Watch> {
+        match self {
+            Bytes::Of(object) => object.watch(0, object.info()?.options.size_bytes),
+            Bytes::At { start, length, .. } => classical::watch(*start as *mut u8, *length),
+        }
+    }
+
+    pub(crate) fn notify(&self) -> commonhold::Result<()> {
+        match self {
+            Bytes::Of(object) => object.notify(0, object.info()?.options.size_bytes),
+            Bytes::At { start, length, .. } => classical::notify(*start as *mut u8, *length),
+        }
+    }
+}
+
 /// Makes the pages of an array, mapping or object what is stored; gives the number of pages written.
 ///
 /// What is stored then is by the object's sync mode: of `atomic`, all of it or none of it. `freeze`: at a true

@@ -1,10 +1,12 @@
 """`array`: what dtype, shape and mode mean, and what is refused."""
 
+import pickle
 import threading
 
 import commonhold as ch
 import numpy as np
 import pytest
+from commonhold._handles import array_of
 from conftest import mapped_ranges
 
 PAGE = ch.PAGE_SIZE_BYTES
@@ -21,7 +23,7 @@ def test_a_new_array_is_zero_and_others_see_what_is_written(name):
 
 def test_the_object_remembers_dtype_and_shape(name):
     ch.array(name, (4, 5), ">f8", create=True)
-    assert ch.stat(name).tag == "numpy:>f8:(4, 5)"
+    assert ch.stat(name).description == "numpy:>f8:(-1, 5)"
     again = ch.array(name)
     assert again.dtype == ">f8" and again.shape == (4, 5)
     assert ch.array(name, 20).shape == (20,), "another shape of the same elements is no other type"
@@ -80,8 +82,36 @@ def test_a_resized_object_has_its_new_size(name):
     assert ch.array(name, 2 * PAGE).nbytes == 2 * PAGE and old.nbytes == PAGE
     ch.resize(name, 100)
     with pytest.raises(ch.MismatchError, match="has 100"):
+        ch.array(name, 101)
+    assert ch.array(name).nbytes == ch.array(name, 100).nbytes == 100
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_array_follows_the_size_of_its_object(name, order):
+    rows = lambda: ch.array(name) if order == "C" else ch.array(name).T  # noqa: E731
+    made = ch.array(name, (10, 3) if order == "C" else (3, 10), "f8", create=True, order=order)
+    made[...] = np.arange(30).reshape(made.shape)
+    ch.resize(name, 20 * 24)
+    assert rows().shape == (20, 3) and rows()[:10].tolist() == (made if order == "C" else made.T).tolist()
+    assert not rows()[10:].any() and made.shape == ((10, 3) if order == "C" else (3, 10)), "what is mapped keeps its shape"
+    assert ch.array(name, ch.array(name).shape, "f8", create=True, order=order).size == 60
+    with pytest.raises(ch.MismatchError, match="is there already with shape"):
+        ch.array(name, made.shape, "f8", create=True, order=order)
+    del made
+    ch.resize(name, 5 * 24 + 7)
+    assert rows().shape == (5, 3), "whole rows"
+    ch.resize(name, 23)
+    with pytest.raises(ch.InvalidError, match="at least one element"):
         ch.array(name)
-    assert ch.array(name, 100).nbytes == 100
+
+
+def test_an_array_in_a_larger_object_keeps_its_shape(name):
+    ch.array(name, (10, 3), "f8", create=True, size=4096)
+    ch.resize(name, 8192)
+    assert ch.stat(name).description == "numpy:<f8:(10, 3)" and ch.array(name).shape == (10, 3)
+    ch.array(name + "-behind", (-1, 3), "f8", create=True, size=4096 + 72, offset=4096)
+    ch.resize(name + "-behind", 4096 + 144)
+    assert ch.array(name + "-behind", offset=4096).shape == (6, 3)
 
 
 @pytest.mark.parametrize("sync", ["plain", "ordered"])
@@ -127,15 +157,15 @@ def test_dtypes_are_remembered_whole(name, dtype):
 
 
 def test_tags_of_others(name):
-    ch.create(name, 800, tag="<f8").close()
+    ch.create(name, 800, description="<f8").close()
     assert ch.array(name).dtype == "<f8"
     with pytest.raises(ch.MismatchError):
         ch.array(name, dtype="u8")
     ch.remove(name)
-    ch.create(name, 800, tag="mesh, version 3").close()
+    ch.create(name, 800, description="mesh, version 3").close()
     assert ch.array(name).dtype == "u1" and ch.array(name, dtype="i4").shape == (200,)
     ch.remove(name)
-    ch.create(name, 800, tag="numpy:<q9:(1,").close()
+    ch.create(name, 800, description="numpy:<q9:(1,").close()
     with pytest.raises(ch.MismatchError):
         ch.array(name)
 
@@ -170,7 +200,7 @@ def test_orders_and_shapes(name, sync):
 def test_the_order_is_recorded(name):
     mine = ch.array(name, (3, 4), "i8", create=True, order="F")
     mine[...] = np.arange(12).reshape(3, 4)
-    assert ch.stat(name).tag == "numpy:<i8:(3, 4):F"
+    assert ch.stat(name).description == "numpy:<i8:(3, -1):F"
     with ch.open(name) as opened:
         for there in (ch.array(name), ch.array(name, order="F"), opened.array(), ch.array(name, (3, 2))):
             assert there.flags.f_contiguous and (there == mine[:, : there.shape[1]]).all()
@@ -183,7 +213,7 @@ def test_the_order_is_recorded(name):
     with pytest.raises(ch.InvalidError, match="order"):
         ch.array(name, order="K")
     ch.array(name + "-line", 12, "i8", create=True, order="F")
-    assert ch.stat(name + "-line").tag == "numpy:<i8:(12,)", "of one dimension they are the same"
+    assert ch.stat(name + "-line").description == "numpy:<i8:(-1,)", "of one dimension they are the same"
 
 
 def test_what_is_there_is_not_taken_for_something_else(name):
@@ -226,7 +256,7 @@ def test_a_file_is_an_array_in_place(name, tmp_path):
     path = tmp_path / "data"
     np.arange(3000, dtype="u4").tofile(path)
     mine = ch.array(name, dtype="u4", create=True, file=path)
-    assert mine.shape == (3000,) and mine[2999] == 2999 and ch.stat(name).tag == "numpy:<u4:(3000,)"
+    assert mine.shape == (3000,) and mine[2999] == 2999 and ch.stat(name).description == "numpy:<u4:(-1,)"
     mine[5] = 55
     ch.sync(mine)
     assert np.fromfile(path, "u4")[5] == 55
@@ -257,3 +287,45 @@ def test_one_of_many_creators_wins_and_all_share(name):
     [thread.join() for thread in threads]
     arrays[0][42] = 7
     assert len(arrays) == 8 and all(each[42] == 7 for each in arrays)
+
+
+def test_an_array_of_no_dimension(name):
+    ch.array(name, (), "f8", create=True)[...] = 2.5
+    assert ch.array(name).shape == () and ch.array(name) == 2.5
+
+
+def test_a_dtype_of_many_fields_is_recorded(name):
+    wide = np.dtype([(f"measured_{number}", "<f8") for number in range(150)])
+    ch.array(name, 10, wide, create=True)["measured_149"][9] = 2.5
+    assert ch.array(name).dtype == wide and ch.array(name)["measured_149"][9] == 2.5
+    assert 256 < len(ch.stat(name).description) <= 4096
+    wider = np.dtype([(f"measured_{number}", "<f8") for number in range(300)])
+    with pytest.raises(TypeError, match=r"too long to be recorded \(4096 bytes\)"):
+        ch.array(name + "-wider", 10, wider, create=True)
+    assert not ch.exists(name + "-wider")
+
+
+REFERENCES = ["|O", "|O8", "=O8", "object", "i4,O", "[('a', '|O')]", "('|O', (2,))", "|T"]
+NONSENSE = ["numpy:|S0:(4,)", "numpy:<f8:" + "-" * 4000, "numpy:<f8:(True,)", f"numpy:<f8:{(1,) * 65}", "numpy:('|S0', (2,)):(1,)"]
+
+
+@pytest.mark.parametrize("description", [f"numpy:{dtype}:(4,)" for dtype in REFERENCES] + NONSENSE)
+def test_what_others_say_of_an_object_runs_no_code(name, description):
+    ch.create(name, 4096, description=description).close()
+    with pytest.raises(ch.MismatchError, match="no NumPy type that this version knows"):
+        ch.array(name)
+    with pytest.raises(ch.MismatchError):
+        ch.array(name, dtype="u1")
+    with ch.open(name) as opened, opened.map() as mapping:
+        assert bytes(memoryview(mapping)[:4]) == bytes(4)
+
+
+@pytest.mark.parametrize("dtype", ["O", [("a", "O")], np.dtypes.StringDType() if hasattr(np.dtypes, "StringDType") else "O"])
+def test_no_array_of_references_is_made_or_unpickled(name, dtype):
+    with ch.create(name, 4096) as opened:
+        with pytest.raises(TypeError, match="references"):
+            opened.array(dtype)
+        place = list(pickle.loads(pickle.dumps(ch.array(name))).__reduce_ex__(5)[1])
+        place[7] = dtype
+        with pytest.raises(TypeError, match="references"):
+            array_of(*place)

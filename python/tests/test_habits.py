@@ -58,6 +58,15 @@ def test_names_may_be_paths(name):
         assert opened.name == name
     ch.rename(path, path.with_name(path.name + "-b"))
     ch.remove(path.with_name(path.name + "-b"))
+    assert ch.Mutex(path / "mutex").name == f"{name}/mutex" and ch.Semaphore(path / "many", 2).name == f"{name}/many"
+    with pytest.raises(TypeError):
+        ch.Mutex(5)
+    ch.Condition(path / "condition", ch.Mutex(path / "mutex"))
+    ch.Channel.create(path / "channel").send(b"x")
+    assert ch.Channel(path / "channel").receive().data == b"x"
+    assert ch.Heap(path / "heap", size=1 << 20).name == f"{name}/heap"
+    for entry in ch.ls(path):
+        ch.remove(entry.name)
 
 
 def test_one_number_of_a_shape_may_be_left_open(name):

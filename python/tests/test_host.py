@@ -61,12 +61,34 @@ def test_names(name):
     array[0] = 1
 
 
+def test_a_name_is_taken_from_another_object(name):
+    ch.from_array(name, np.arange(3))
+    before = ch.array(name)
+    ch.from_array(name + "-new", np.arange(3) + 10)
+    with pytest.raises(FileExistsError):
+        ch.rename(name + "-new", name)
+    ch.rename(name + "-new", name, replace=True)
+    assert ch.array(name).tolist() == [10, 11, 12] and before.tolist() == [0, 1, 2], "who has it keeps it"
+    assert not ch.exists(name + "-new")
+    with pytest.raises(FileNotFoundError):
+        ch.rename(name + "-new", name, replace=True)
+    assert ch.array(name)[0] == 10
+
+
 def test_status(host):
     status = ch.status()
     assert isinstance(status, ch.HostStatus) and Path(status.state_directory) == host.state.resolve()
     assert os.path.exists(f"/proc/{status.host_pid}") and status.clients >= 1
     assert ch.connect(host.state).status().host_pid == status.host_pid
     assert pickle.loads(pickle.dumps(ch.connect())).state_directory == host.state
+
+
+def test_the_memory_of_direct_objects_is_told(name):
+    before = ch.status().direct_bytes
+    ch.array(name, 1 << 20, "u1", create=True, reserve=True)[:] = 1
+    assert ch.status().direct_bytes - before == 1 << 20
+    ch.remove(name)
+    wait_for(lambda: ch.status().direct_bytes == before)
 
 
 def test_errors_are_what_python_expects(name):

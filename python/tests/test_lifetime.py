@@ -119,7 +119,7 @@ def test_a_closed_mapping_or_object_says_so(opened):
     opened.close()
     opened.close()
     assert opened.closed and "closed" in repr(opened)
-    for use in (opened.array, opened.map, opened.stat, opened.sync, lambda: opened.tag, opened.read):
+    for use in (opened.array, opened.map, opened.stat, opened.sync, lambda: opened.description, opened.read):
         with pytest.raises(ch.InvalidError, match="closed"):
             use()
 

@@ -387,7 +387,7 @@ def test_they_are_pickled_by_name(base):
 def test_what_is_wrong(base):
     counter = ch.Counter(f"{base}-next")
     for create in (True, False):
-        with pytest.raises(ch.MismatchError, match=f'object {base}-next is no mutex: its tag is "sync:counter"'):
+        with pytest.raises(ch.MismatchError, match=f'object {base}-next is no mutex: its description is "sync:counter"'):
             ch.Mutex(f"{base}-next", create)
     ch.create(f"{base}-plain", 4096).close()
     with pytest.raises(ch.MismatchError, match="is no rwlock"):

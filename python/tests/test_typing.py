@@ -9,10 +9,15 @@ import numpy as np
 array = ch.array(pathlib.PurePosixPath("/lab/x"), (3, -1), "f8", create=True, size=4096, permissions=0o640, ephemeral=2.5)
 mean: float = float(array.mean())
 ch.zeros(None, 4, sync="atomic", file="x.bin")
-with ch.create("/lab/y", 4096, tag="<u4", coherence="strict") as opened, opened.map() as mapping:
+with ch.create("/lab/y", 4096, description="<u4", coherence="strict") as opened, opened.map() as mapping:
     head: bytes = mapping[0:5]
     mapping[0] = 7
 name: str = ch.name_of(array)
+with ch.watch(array[0]) as news:
+    woken: bool = news.wait(0.5)
+    number: int = news.fileno()
+ch.notify(array)
+late: bool = ch.wait(array, 1.0)
 """
 BAD = """
 import commonhold as ch

@@ -76,6 +76,22 @@ impl TestHost {
         host
     }
 
+    /// Starts one of that program, such as an earlier version.
+    pub fn of(program: &Path, options: &[&str]) -> TestHost {
+        crate::limit::begin();
+        let scratch = Scratch::new();
+        let state = scratch.join("state");
+        let mut host = TestHost::not_started(scratch, state, options, &[]);
+        host.program = program.to_owned();
+        host.start_again().expect("the host starts");
+        host
+    }
+
+    /// From now on another program is meant: to start it, and to ask it.
+    pub fn set_program(&mut self, program: &Path) {
+        self.program = program.to_owned();
+    }
+
     /// Starts one from a copy of the program, `program` in the scratch directory: what its keeper starts is up to the test.
     pub fn of_a_copy() -> TestHost {
         let scratch = Scratch::new();
@@ -190,9 +206,10 @@ impl TestHost {
         let wanted = self.state.as_os_str().as_encoded_bytes();
         let ours = |pid: &u32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let mut words = line.split(|byte| *byte == 0);
-            let program = words.next().unwrap_or_default();
-            program == self.program.as_os_str().as_encoded_bytes() && words.any(|word| word == wanted)
+            // Of whichever program: it may have been upgraded.
+            let mut words = line.split(|byte| *byte == 0).skip(1);
+            words.next().is_some_and(|verb| verb == b"serve" || verb == b"keeper")
+                && words.any(|word| word == wanted)
         };
         let all = std::fs::read_dir("/proc").expect("/proc").flatten();
         all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(ours).collect()

@@ -97,8 +97,8 @@ impl Stranger {
 
     /// Connects to the host that listens there; which it is.
     pub fn connect(&self, to: &str) -> Result<HostId> {
-        let address = to.parse().expect("an address");
-        let host = self.peers.who(address)?.host;
+        let address: SocketAddr = to.parse().expect("an address");
+        let host = self.peers.who(&[address])?.0.host;
         self.peers.connect(host, address)?;
         Ok(host)
     }
@@ -128,12 +128,20 @@ impl Stranger {
     }
 
     /// Asks, and waits for the answer; news that come meanwhile are let go by.
+    ///
+    /// If the other end connects at the same time, its session takes the place of this one: it asks
+    /// once more there.
     pub fn ask(&self, to: HostId, call: Call) -> Result<Answer> {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
-        self.tell(to, &Message::Call { number, call }, &[])?;
+        let call = Message::Call { number, call };
+        self.tell(to, &call, &[])?;
         loop {
             match self.next() {
                 Heard::Said(_, Message::Answer { number: to, answer }) if to == number => return answer,
+                Heard::Lost(host, why) if host == to && why.contains("begins another") => {
+                    wait::until("the other session begins", || self.is_connected(to).then_some(()));
+                    self.tell(to, &call, &[])?;
+                }
                 Heard::Lost(host, why) if host == to => panic!("no answer, but the end: {why}"),
                 _ => {}
             }

@@ -30,14 +30,22 @@ pub struct Refused {
 impl Worker {
     /// Starts one that connects to the host of a state directory, as another user if that is given.
     pub fn start(state: &Path, user: Option<(u32, u32)>) -> Worker {
-        let worker = Worker::begin(state, user);
+        let worker = Worker::begin(&program("commonhold-tests-worker"), state, user);
+        worker.wait_until_ready();
+        worker
+    }
+
+    /// One of another program, such as that of an earlier version.
+    pub fn of(program: &Path, state: &Path) -> Worker {
+        let worker = Worker::begin(program, state, None);
         worker.wait_until_ready();
         worker
     }
 
     /// Starts several, which connect at the same time. They end with the thread that calls this.
     pub fn start_many(state: &Path, count: usize) -> Vec<Worker> {
-        let workers: Vec<Worker> = (0..count).map(|_| Worker::begin(state, None)).collect();
+        let workers: Vec<Worker> =
+            (0..count).map(|_| Worker::begin(&program("commonhold-tests-worker"), state, None)).collect();
         workers.iter().for_each(Worker::wait_until_ready);
         workers
     }
@@ -46,8 +54,8 @@ impl Worker {
         assert_eq!(self.answer().as_deref(), Ok("ready"));
     }
 
-    fn begin(state: &Path, user: Option<(u32, u32)>) -> Worker {
-        let mut command = Command::new(program("commonhold-tests-worker"));
+    fn begin(program: &Path, state: &Path, user: Option<(u32, u32)>) -> Worker {
+        let mut command = Command::new(program);
         command.arg(state).stdin(Stdio::piped()).stdout(Stdio::piped());
         if let Some((uid, gid)) = user {
             command.arg(uid.to_string()).arg(gid.to_string());

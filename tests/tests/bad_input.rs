@@ -24,7 +24,8 @@ fn each_kind(check: impl Fn(&TestHost, &Worker)) {
 
 /// Everything about `/x` that a refused request must leave as it was.
 fn state(worker: &Worker) -> Vec<String> {
-    let lines = ["info o size", "info o owner", "info o mappings", "info o name", "info o tag", "list /"];
+    let lines =
+        ["info o size", "info o owner", "info o mappings", "info o name", "info o description", "list /"];
     lines.iter().map(|line| worker.ok(line)).chain([worker.ok("check m 0 8 1")]).collect()
 }
 
@@ -85,7 +86,7 @@ fn creations_that_cannot_be() {
         ("size=4096 fault-deadline=0", "leave it out for none"),
         ("size=4096 pager=relative", "must start with a slash"),
         ("size=4096 pager=/p reserve=yes", "keeps its own space"),
-        (&format!("size=4096 tag={}", "t".repeat(257)), "257 bytes: the limit is 256"),
+        (&format!("size=4096 description={}", "t".repeat(4097)), "4097 bytes: the limit is 4096"),
         ("size=4096 budget=0x7ffffffffff", "more than the whole host's"),
     ] {
         let text = worker.refused(&format!("create o /lab/x {options}"), "Invalid");
@@ -194,10 +195,15 @@ fn objects_are_not_directories_nor_directories_objects() {
     });
     // The type of its pages is stored and shown, for programs that compare it.
     let host = TestHost::start();
-    host.worker().ok("create o /typed size=4096 tag=<u4");
+    host.worker().ok("create o /typed size=4096 description=<u4");
     let worker = host.worker();
     worker.ok("open o /typed r");
-    assert_eq!(worker.ok("info o tag"), "<u4");
+    assert_eq!(worker.ok("info o description"), "<u4");
+    // As long as they may be, they are listed in several messages.
+    let long = "t".repeat(4096);
+    (10..60).for_each(|n| worker.ok(&format!("create o{n} /long/{n} size=4096 description={long}")).clear());
+    assert_eq!(worker.ok("list /long").split(' ').count(), 50);
+    assert_eq!(worker.ok("stat /long/59 description"), long);
 }
 
 #[test]

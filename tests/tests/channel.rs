@@ -84,10 +84,12 @@ fn what_is_no_channel_is_not_taken_for_one() {
     worker.refused("rename /c/ch /c/other", "Busy");
     worker.refused("chmod /c/ch 666", "Busy");
     // The tag alone makes none: an object of another layout.
-    worker.all("create o /tagged size=45056 tag=channel\nopen t /tagged rw\nmap m t rw shared 0 0");
+    worker.all("create o /tagged size=45056 description=channel\nopen t /tagged rw\nmap m t rw shared 0 0");
     let said = worker.refused("channel open d /tagged", "Mismatch");
     assert!(said.contains("none of this version"), "{said}");
-    worker.all("create e /sized size=36864 tag=channel\nopen t /sized rw\nmap m t rw shared 0 0\nput m 0 7");
+    worker.all(
+        "create e /sized size=36864 description=channel\nopen t /sized rw\nmap m t rw shared 0 0\nput m 0 7",
+    );
     let said = worker.refused("channel open d /sized", "Mismatch");
     assert!(said.contains("none of this version"), "{said}");
 }

@@ -23,7 +23,7 @@ const KINDS: &[&str] = &[
     "size=8192 controlled",
     "size=8192 freezable",
     "size=8192 budget=1048576 reserve=no",
-    "size=8192 tag=channel",
+    "size=8192 description=channel",
 ];
 
 #[test]
@@ -83,6 +83,28 @@ fn it_goes_with_a_killed_process_and_not_with_a_killed_host() {
         host.kill_host();
         user.kill();
         host.wait_for_other_host(before);
+        goes(&watches, "/e");
+    }
+}
+
+#[test]
+fn a_fork_child_is_a_user_of_its_own() {
+    let host = TestHost::start();
+    let watches = host.worker();
+    watches.all("create f /flag size=4096\nmap flag f rw shared 0 0");
+    for (round, kind) in KINDS.iter().filter(|kind| !kind.contains("channel")).enumerate() {
+        let [forked, go, done] = [1, 2, 3].map(|word| 10 * round + word);
+        let parent = host.worker();
+        parent.all(&format!("open f /flag rw\nmap flag f rw shared 0 0\ncreate o /e {kind} ephemeral=0"));
+        parent.all("map m o rw shared 0 0\nfill m 0 1 9");
+        parent.send(&format!(
+            "forks do put flag 0 {forked} then await flag 0 {go} then check m 0 1 9 then put flag 0 {done}"
+        ));
+        watches.ok(&format!("await flag 0 {forked}"));
+        parent.kill();
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(is_there(&watches, "/e"), "{kind}: the child has it");
+        watches.all(&format!("put flag 0 {go}\nawait flag 0 {done}"));
         goes(&watches, "/e");
     }
 }

@@ -107,7 +107,7 @@ fn what_cannot_have_one_address_is_refused_with_the_reason() {
     for (options, kind, says) in [
         ("size=4096 wired", "Invalid", "lies where its arena is mapped"),
         ("size=2097152 shared-tables", "Invalid", "lies where its page tables reach"),
-        ("size=4096 tag=channel", "Invalid", "by offsets"),
+        ("size=4096 description=channel", "Invalid", "by offsets"),
         ("size=4096 strict", "Unsupported", "start it with --listen"),
         ("size=4096 explicit", "Unsupported", "start it with --listen"),
         ("size=4096 central home-moves replicas=1", "Invalid", "leave home_moves out"),

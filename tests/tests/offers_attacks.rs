@@ -35,7 +35,7 @@ fn make(raw: &mut Raw, path: &str, options: CreateOptions, nonce: u128) -> Objec
 }
 
 fn make_channel(raw: &mut Raw, path: &str) -> ObjectId {
-    let options = CreateOptions { tag: "channel".into(), mode: 0o666, ..of_pages(16) };
+    let options = CreateOptions { description: "channel".into(), mode: 0o666, ..of_pages(16) };
     make(raw, path, options, 77)
 }
 
@@ -187,7 +187,7 @@ fn a_channel_is_not_offered() {
         let said = ask(&mut raw, &offer(through, 9, what, Access::ReadWrite));
         assert_eq!(said.expect_err("a channel is not offered").kind, ErrorKind::Unsupported);
     }
-    let options = CreateOptions { tag: "channel".into(), ..of_pages(16) };
+    let options = CreateOptions { description: "channel".into(), ..of_pages(16) };
     let said = ask(&mut raw, &Request::CreateNameless { options, nonce: 3 });
     assert_eq!(said.expect_err("nobody else could open it").kind, ErrorKind::Unsupported);
     for path in ["/a", "/b"] {

@@ -12,7 +12,7 @@ fn restarts_and_upgrades_keep_everything() {
     let host = TestHost::start();
     let (mapper, passing) = (host.worker(), host.worker());
     for (kind, options) in host.kinds() {
-        mapper.ok(&format!("create {kind} /used/{kind} {options} mode=640 tag=<u4"));
+        mapper.ok(&format!("create {kind} /used/{kind} {options} mode=640 description=<u4"));
         mapper.ok(&format!("map m{kind} {kind} rw shared 0 0"));
         mapper.ok(&format!("fill m{kind} 0 16 1"));
         // And one that no process has open while its host is replaced.
@@ -40,7 +40,7 @@ fn restarts_and_upgrades_keep_everything() {
             mapper.ok(&format!("fill m{kind} 0 16 {}", seed + 1));
             reader.ok(&format!("open o /used/{kind} r"));
             reader.all(&format!("map m o r shared 0 0\ncheck m 0 16 {}", seed + 1));
-            assert_eq!(reader.ok("info o tag"), "<u4");
+            assert_eq!(reader.ok("info o description"), "<u4");
             assert!(reader.ok("info o owner").ends_with(" 640"));
             reader.ok(&format!("open i /idle/{kind} r"));
             reader.all("map i i r shared 0 0\ncheck i 0 16 7\ndrop i\nclose i\ndrop m\nclose o");

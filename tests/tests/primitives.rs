@@ -279,9 +279,9 @@ fn owners_that_die_with_the_host_are_found_by_the_next_one() {
 fn what_is_none_is_said_to_be_none() {
     let host = TestHost::start();
     let a = host.worker();
-    a.all("by-name create m mutex /m\ncreate o /o size=4096\ncreate p /p size=100 tag=sync:mutex");
+    a.all("by-name create m mutex /m\ncreate o /o size=4096\ncreate p /p size=100 description=sync:mutex");
     for (line, kind, says) in [
-        ("by-name open x counter /m", "Mismatch", "is no counter: its tag is \"sync:mutex\""),
+        ("by-name open x counter /m", "Mismatch", "is no counter: its description is \"sync:mutex\""),
         ("by-name open x mutex /o", "Mismatch", "is no mutex"),
         ("by-name open x mutex /p", "Mismatch", "holds no primitives"),
         ("by-name open x mutex /none", "NotFound", "/none"),

@@ -22,8 +22,12 @@ fn open(raw: &mut Raw, path: &str) -> (ObjectId, OwnedFd) {
 }
 
 fn make(raw: &mut Raw, path: &str, tag: &str, size_bytes: u64) -> (ObjectId, OwnedFd) {
-    let options =
-        CreateOptions { size_bytes, tag: tag.into(), reserve: Some(false), ..CreateOptions::default() };
+    let options = CreateOptions {
+        size_bytes,
+        description: tag.into(),
+        reserve: Some(false),
+        ..CreateOptions::default()
+    };
     opened(raw.ask_for(&Request::Create { name: name(path), options, in_directory: false, nonce: 7 }))
 }
 

@@ -18,7 +18,8 @@ fn hello(raw: &mut Raw) -> SessionId {
 }
 
 fn make(raw: &mut Raw, path: &str) -> (ObjectId, OwnedFd) {
-    let options = CreateOptions { size_bytes: 4096, tag: "sync:mutex".into(), ..CreateOptions::default() };
+    let options =
+        CreateOptions { size_bytes: 4096, description: "sync:mutex".into(), ..CreateOptions::default() };
     let name = Name::new(path).expect("a name");
     let asked = Request::Create { name, options, in_directory: false, nonce: 7 };
     let (Reply::Opened(opened), mut fds) = raw.ask_for(&asked) else { panic!("no object") };

@@ -305,7 +305,7 @@ fn an_object_of_that_name_that_is_no_segment_is_none() {
     let name = machines.name();
     let of = |size_bytes, tag: &str| CreateOptions {
         size_bytes,
-        tag: tag.into(),
+        description: tag.into(),
         mode: 0o666,
         ..CreateOptions::default()
     };
@@ -381,12 +381,12 @@ fn a_link_leads_to_no_other_key() {
         let number = maker.ask("number");
         drop(maker); // who is about to make the object is waited for
         let name = format!("/system-v-{space}-{number}-0");
-        let options = CreateOptions { size_bytes: 1, tag, ..CreateOptions::default() };
+        let options = CreateOptions { size_bytes: 1, description: tag, ..CreateOptions::default() };
         drop(host.create(&name, &options, None).expect("the name is free"));
         let mut victim = machines.program(1);
         let found = victim.get(0, 0);
         let attached = if found == "ok" { victim.ask("attach 0 0") } else { found };
-        assert!(["ENOENT", "EIDRM"].contains(&attached.as_str()), "{}: {attached}", options.tag);
+        assert!(["ENOENT", "EIDRM"].contains(&attached.as_str()), "{}: {attached}", options.description);
         // It is root's own, who asks, and may go; else its maker removes it.
         drop(machines.on(1, Command::new("ipcrm").args(["-m", &number])).output().expect("it runs"));
         let _ = host.remove(&name); // gone with the twin

@@ -46,7 +46,8 @@ fn create(client: &Host, name: &str, path: &Path, bytes: usize) -> Object {
 
 fn on_file(client: &Host, name: &str, path: &Path) -> Object {
     let file = File::options().read(true).write(true).open(path).expect("it is there");
-    let options = CreateOptions { pager: PagerKind::File, tag: "<u4".into(), ..CreateOptions::default() };
+    let options =
+        CreateOptions { pager: PagerKind::File, description: "<u4".into(), ..CreateOptions::default() };
     client.create(name, &options, Some(file.as_fd())).expect("it is made")
 }
 
@@ -85,7 +86,7 @@ fn a_clone_has_what_was_there() {
         let monday = object.snapshot("/a@monday", &to(&at("monday"))).expect("a snapshot");
         object.write_at(&[2; 2 * PAGE], PAGE as u64).expect("it is written");
         assert_eq!(bytes(&monday), vec![1; size]);
-        assert_eq!((monday.access(), monday.options().tag.as_str()), (Access::Read, "<u4"));
+        assert_eq!((monday.access(), monday.options().description.as_str()), (Access::Read, "<u4"));
         assert_eq!(std::fs::read(at("monday")).expect("a file"), vec![1; size]);
         assert_eq!(std::fs::metadata(at("monday")).expect("a file").mode() & 0o777, 0o600);
         let refused = client.open("/a@monday", Access::ReadWrite).expect_err("nobody writes to it");

@@ -224,7 +224,23 @@ fn a_state_directory_of_a_newer_version_is_left_alone() {
     assert!(refused.contains("99") && refused.contains("upgrade this program"), "{refused}");
     wait::until("host and keeper are gone", || host.processes().is_empty().then_some(()));
     assert!(std::fs::read(&meta).unwrap() == before, "the state was changed");
+    // The same is said to whoever asks before an upgrade; and of an older version.
+    let check = || {
+        host.command(&["check-state", "--state"], |command| {
+            command.arg(host.state());
+        })
+    };
+    for (version, way_out) in [(99, "upgrade this program"), (0, "use the program that wrote it")] {
+        set(version);
+        let before = std::fs::read(&meta).unwrap();
+        for refused in [check().unwrap_err(), host.start_again().unwrap_err()] {
+            assert!(refused.contains(way_out) && refused.contains("nothing was changed"), "{refused}");
+        }
+        wait::until("host and keeper are gone", || host.processes().is_empty().then_some(()));
+        assert!(std::fs::read(&meta).unwrap() == before, "the state was changed");
+    }
     set(1);
+    check().unwrap();
     host.start_again().unwrap();
     host.worker().all("open o /o r\nmap m o r shared 0 0\ncheck m 0 16 1");
 }

@@ -1,5 +1,6 @@
 //! What a file holds before and after a sync, by mode; what a sync covers; locks; a true instant.
 
+use commonhold_sys::inspect::is_in_memory;
 use commonhold_tests::{MIB, PAGE, TestHost, page, wait};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -75,6 +76,42 @@ fn a_sync_covers_what_any_process_wrote_even_those_that_are_gone() {
             assert_eq!(content(&file)[..8 * PAGE], page::bytes(0, 8, 3), "{sync}: {end}");
             keeper.all("fill m 0 8 4\nsync o 0 262144");
             assert_eq!(content(&file)[..8 * PAGE], page::bytes(0, 8, 4), "{sync}: {end}");
+        }
+    }
+}
+
+/// Of long mappings the kernel is asked for written pages alone, and tells nothing of what is not mapped any more.
+#[test]
+fn a_sync_covers_what_was_written_through_a_long_mapping_that_was_parted() {
+    const PAGES: usize = 4096;
+    const WRITTEN: [usize; 4] = [0, 700, 715, 4088];
+    let host = TestHost::start();
+    let ends = ["", "raw-munmap m 700 8", "raw-mmap m 700 8", "raw-dontneed m 0 1024", "raw-mremap m"];
+    for sync in ["atomic", "ordered"] {
+        for (index, end) in ends.iter().enumerate() {
+            let file = host.scratch().file(&format!("long-{sync}{index}"), (PAGES * PAGE) as u64);
+            let worker = host.worker();
+            worker.ok(&format!("create o /long-{sync}{index} file={} sync={sync}", file.display()));
+            worker.all(&format!("map m o rw shared 0 0\nfill m 0 {PAGES} 3"));
+            let stores = |least: usize| {
+                let synced: usize = worker.ok(&format!("sync o 0 {}", PAGES * PAGE)).parse().unwrap();
+                assert!(synced >= least && (synced == least || !end.is_empty()), "{end}: {synced} pages");
+            };
+            stores(PAGES);
+            stores(0);
+            for first in WRITTEN {
+                worker.ok(&format!("fill m {first} 8 4"));
+            }
+            if !end.is_empty() {
+                worker.ok(end);
+            }
+            stores(WRITTEN.len() * 8);
+            let stored = content(&file);
+            let pages = |first: usize, count: usize| &stored[first * PAGE..(first + count) * PAGE];
+            for first in WRITTEN {
+                assert_eq!(pages(first, 8), page::bytes(first as u64, 8, 4), "{sync}: {end}");
+            }
+            assert_eq!(pages(8, 692), page::bytes(8, 692, 3), "{sync}: {end}");
         }
     }
 }
@@ -291,5 +328,36 @@ fn concurrent_syncs_and_writers() {
         ));
         reader.ok("map m f r shared 0 0");
         reader.ok(&format!("counted m 0 1 1023 {}", ledger.display()));
+    }
+}
+
+/// What was stored by the host itself is no change by others, however short the time; what others change in the same
+/// instant is one.
+#[test]
+fn pages_stay_when_the_last_mapping_goes_right_after_a_sync_and_others_changes_are_seen() {
+    let host = TestHost::start();
+    for sync in ["ordered", "atomic"] {
+        let file = host.scratch().file(sync, MIB);
+        let worker = host.worker();
+        worker.ok(&format!("create o /{sync} file={} sync={sync}", file.display()));
+        // No time of a file on tmpfs tells of others' stores: there they go.
+        let stay = !is_in_memory(std::fs::File::open(&file).unwrap());
+        for round in 1..=20 {
+            worker.all(&format!("map m o rw shared 0 0\nfill m 0 256 {round}\nsync o 0 1048576\ndrop m"));
+            worker.ok("map m o r shared 0 0");
+            let expected = if stay { MIB } else { 0 };
+            assert_eq!(worker.ok("info o resident"), expected.to_string(), "{sync}, round {round}");
+            worker.ok(&format!("check m 0 256 {round}"));
+            // A reader unmaps, and another program writes at once.
+            worker.all("drop m");
+            let other = std::fs::File::options().write(true).open(&file).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(
+                &other,
+                &page::bytes(7, 1, 1000 + round),
+                7 * PAGE as u64,
+            )
+            .unwrap();
+            worker.all(&format!("map m o r shared 0 0\ncheck m 7 1 {}\ndrop m", 1000 + round));
+        }
     }
 }

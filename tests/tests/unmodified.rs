@@ -328,7 +328,7 @@ fn nobody_takes_a_segments_name_or_size() {
     assert_eq!(rustix::fs::ftruncate(&memory, 4096), Err(Errno::PERM));
     // Its maker removes the object behind everybody's back: who had it has it, and nobody gets other memory.
     root.ok(&format!("remove {name}"));
-    root.ok(&format!("create p {name} size=8192 tag=nothing"));
+    root.ok(&format!("create p {name} size=8192 description=nothing"));
     assert_eq!(first.swap(49_999, 8), "7");
     let mut second = unmodified.run(&host, SYSTEM_V);
     second.args(["holding", &key.to_string(), "0", "0", "0"]);

@@ -191,7 +191,7 @@ fn an_arena_that_somebody_else_had_is_nobody_s() {
     }
     let host = TestHost::start();
     let had = as_user(ATTACKER, || {
-        host.worker().ok("create o /mine size=2097152 shared-tables mode=600 tag=arena");
+        host.worker().ok("create o /mine size=2097152 shared-tables mode=600 description=arena");
         descriptor(&host, "/mine", Access::ReadWrite)
     });
     let victim = ATTACKER + 1;

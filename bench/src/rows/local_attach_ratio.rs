@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::failure::{Result, failed};
 use crate::host::BenchHost;
-use crate::measure::{Pairs, alternate, median, seconds};
+use crate::measure::{Pairs, alternate, each};
 use crate::objects;
 use crate::placement::{Placement, worse};
 use crate::row::{Bar, Measured, Row};
@@ -84,12 +84,6 @@ fn connecting_each_time(context: &Context, bench: &BenchHost) -> Result<Pairs> {
     let ours = || attach(&bench.connect()?);
     let theirs = || attach_by_hand(&socket::connect(&context.directory, attach_server::SOCKET)?);
     alternate(context.pick(21, 5), |_| each(rounds, ours), |_| each(rounds, theirs))
-}
-
-/// Median seconds of one `work`: each is timed on its own, so that a pause of the whole machine counts once.
-fn each(rounds: usize, work: impl Fn() -> Result<()>) -> Result<f64> {
-    let times: Result<Vec<f64>> = (0..rounds).map(|_| seconds(&work)).collect();
-    Ok(median(&times?))
 }
 
 fn attach(host: &Host) -> Result<()> {

@@ -1,4 +1,5 @@
-//! `local.python_attach_ratio`: attaching from Python, against `multiprocessing.shared_memory`.
+//! `local.python_attach_ratio` and `local.python_first_attach_ratio`: attaching from Python, against
+//! `multiprocessing.shared_memory`.
 
 use crate::context::Context;
 use crate::failure::{Result, failed, skipped};
@@ -16,6 +17,8 @@ const NAME: &str = "/bench/python";
 const BYTES: usize = 1 << 20;
 const OURS: &str = include_str!("../../python/attach_commonhold.py");
 const THEIRS: &str = include_str!("../../python/attach_multiprocessing.py");
+const FIRST_OURS: &str = include_str!("../../python/first_commonhold.py");
+const FIRST_THEIRS: &str = include_str!("../../python/first_multiprocessing.py");
 
 /// The row.
 pub struct PythonAttachRatio;
@@ -68,6 +71,59 @@ impl Row for PythonAttachRatio {
             "python": python.display().to_string(),
         });
         Ok(worse.measured(worse.ratio(), detail))
+    }
+}
+
+/// The same of a process that has not attached to anything yet.
+pub struct PythonFirstAttachRatio;
+
+impl Row for PythonFirstAttachRatio {
+    fn id(&self) -> &'static str {
+        "local.python_first_attach_ratio"
+    }
+
+    fn unit(&self) -> &'static str {
+        "ratio"
+    }
+
+    fn bar(&self) -> Option<Bar> {
+        Some(Bar::AtMost(3.0))
+    }
+
+    fn about(&self) -> &'static str {
+        "Python: the first array of a new process, connecting included ÷ its first multiprocessing.shared_memory and an \
+         array on it, which starts a resource tracker; imports apart"
+    }
+
+    fn run(&self, context: &Context) -> Result<Measured> {
+        let python = python()?;
+        let bench = context.start_host()?;
+        let host = bench.connect()?;
+        objects::direct(&host, NAME, BYTES)?.write_at(&[1], 0)?;
+        let state = bench.state().to_string_lossy().into_owned();
+        // Theirs has a process that keeps the segment.
+        let mut keeper = script(context, &python, "keeper.py", THEIRS, &[&BYTES.to_string()])?;
+        let segment = keeper.ask("name")?;
+        let write = |name: &str, text: &str| -> Result<PathBuf> {
+            let path = context.directory.join(name);
+            std::fs::write(&path, text)?;
+            Ok(path)
+        };
+        let (ours, theirs) = (write("ours.py", FIRST_OURS)?, write("theirs.py", FIRST_THEIRS)?);
+        let first = |script: &PathBuf, arguments: &[&str]| -> Result<f64> {
+            let output = Command::new(&python).arg(script).args(arguments).stderr(Stdio::null()).output()?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            text.trim().parse().or_else(|_| failed(format!("{}: {text:?}", script.display())))
+        };
+        first(&ours, &[&state, NAME])?;
+        first(&theirs, &[&segment])?;
+        let pairs = alternate(
+            context.pick(31, 5),
+            |_| first(&ours, &[&state, NAME]),
+            |_| first(&theirs, &[&segment]),
+        )?;
+        let detail = json!({ "unit_of_times": "µs", "times": pairs.summary(1.0), "python": python.display().to_string() });
+        Ok(pairs.measured(pairs.ratio(), detail))
     }
 }
 

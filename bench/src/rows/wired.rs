@@ -3,7 +3,7 @@
 use crate::context::{Context, GIB};
 use crate::failure::{Result, failed, skipped};
 use crate::host::BenchHost;
-use crate::measure::{alternate, percentile, seconds};
+use crate::measure::{alternate, each, percentile, seconds};
 use crate::objects;
 use crate::processes;
 use crate::row::{Bar, Measured, Row, rounded};
@@ -182,12 +182,6 @@ impl Row for AttachRatio {
             json!({ "unit_of_times": "µs, medians of single attaches", "times": pairs.summary(1e6) });
         Ok(pairs.measured(pairs.ratio(), detail))
     }
-}
-
-/// Median seconds of one `work`.
-fn each(rounds: usize, work: impl Fn() -> Result<()>) -> Result<f64> {
-    let times: Result<Vec<f64>> = (0..rounds).map(|_| seconds(&work)).collect();
-    Ok(crate::measure::median(&times?))
 }
 
 fn attach_by_hand(connection: &OwnedFd) -> Result<()> {

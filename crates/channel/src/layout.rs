@@ -7,6 +7,12 @@ pub const HEADER_BYTES: usize = 32 << 10;
 /// What [`MAGIC`] holds: "chq" and the version of the layout.
 pub(crate) const VERSION_1: u32 = u32::from_le_bytes(*b"chq\x01");
 
+/// The version of a queue whose memory begins with that word, if it is another than this program knows.
+pub fn other_version(word: u32) -> Option<u8> {
+    let [known, found] = [VERSION_1, word].map(u32::to_le_bytes);
+    (known[..3] == found[..3] && known != found).then_some(found[3])
+}
+
 // Whoever sends or receives uses all of these: they are one line of the cache.
 pub(crate) const MAGIC: usize = 0;
 /// The owner's thread number; see `lock`.

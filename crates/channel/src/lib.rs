@@ -24,7 +24,7 @@ mod thread;
 
 pub use commonhold_futex::{Mapped, Wait};
 pub use landing::{Landing, Place};
-pub use layout::{HEADER_BYTES, SLOTS, bytes_for};
+pub use layout::{HEADER_BYTES, SLOTS, bytes_for, other_version};
 pub use mapped::copy_once;
 pub use memory::Memory;
 pub use queue::{Buffer, Form, Queue, Received, Refused, most_offered};

@@ -2,10 +2,12 @@
 //! memory that somebody wrote nonsense to.
 
 mod common;
+#[path = "../../../tests/golden.rs"]
+mod golden;
 
 use common::{HEAD, Killed, LOCK, Local, Shared, TAIL};
 use commonhold_channel::{
-    Form, HEADER_BYTES, Landing, Place, Queue, Received, Refused, SLOTS, Wait, bytes_for,
+    Form, HEADER_BYTES, Landing, Place, Queue, Received, Refused, SLOTS, Wait, bytes_for, other_version,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
@@ -360,4 +362,26 @@ fn whatever_is_written_there_every_call_ends() {
             words.iter().for_each(|(word, value)| shared.set(*word, *value));
         }
     }
+}
+
+#[test]
+fn the_memory_is_that_of_its_version() {
+    let shared = Shared::new(4096);
+    let queue = Local::queue(&shared, 1);
+    queue.send(7, b"bytes", Wait::No).unwrap();
+    queue.post(&place(8192), Wait::No).unwrap();
+    drop(queue);
+    let words = HEADER_BYTES / 4 + 16;
+    let written: Vec<u8> = (0..words).flat_map(|word| shared.get(4 * word).to_le_bytes()).collect();
+    let kept = golden::check(env!("CARGO_MANIFEST_DIR"), "channel", 1, &written);
+    let shared = Shared::new(4096);
+    let queue = Local::queue(&shared, 1);
+    for (word, bytes) in kept.as_chunks().0.iter().enumerate() {
+        shared.set(4 * word, u32::from_le_bytes(*bytes));
+    }
+    assert_eq!(receive(&queue), Ok((7, b"bytes".to_vec())));
+    assert_eq!(queue.take(8192, Wait::No).unwrap().1, place(8192));
+    let word = |version: u8| u32::from_le_bytes([b'c', b'h', b'q', version]);
+    assert_eq!([0, 1, 2].map(word).map(other_version), [Some(0), None, Some(2)]);
+    assert_eq!(other_version(u32::from_le_bytes(*b"heap")), None);
 }

@@ -2,6 +2,7 @@
 
 pub mod arguments;
 mod commands;
+mod configuration;
 mod doctor;
 mod failure;
 mod host_process;

@@ -68,4 +68,4 @@ impl HostPlace {
 }
 
 /// Where the host that root started keeps its state.
-const SYSTEM_STATE_DIRECTORY: &str = "/var/lib/commonhold";
+pub const SYSTEM_STATE_DIRECTORY: &str = "/var/lib/commonhold";

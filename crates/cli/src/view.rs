@@ -85,7 +85,7 @@ pub struct ObjectView {
     budget_bytes: Option<u64>,
     fault_deadline_ms: Option<u32>,
     pager_deadline_ms: Option<u32>,
-    tag: String,
+    description: String,
     types: Vec<TypesView>,
     /// In the format of which machine type it is stored; none: it has no tags.
     stored_as: Option<&'static str>,
@@ -177,7 +177,7 @@ impl ObjectView {
             budget_bytes: options.budget_bytes,
             fault_deadline_ms: options.fault_deadline(),
             pager_deadline_ms: options.pager_deadline_ms,
-            tag: options.tag.clone(),
+            description: options.description.clone(),
             types: options.types.all().map(|run| TypesView::new(&run)).collect(),
             stored_as: options.types.format().map(Machine::word),
             translated: info.translated,

@@ -34,7 +34,7 @@ fn the_definition_is_consistent() {
 #[test]
 fn create_is_understood() {
     let words = "commonhold create /lab/counts --size 1GiB --file ./counts.bin --create-file --sync atomic --mode 0640 \
-                 --reserve no --budget 64M --on-last-death revert --freezable --controlled --fault-deadline 5s --tag <u4";
+                 --reserve no --budget 64M --on-last-death revert --freezable --controlled --fault-deadline 5s --description <u4";
     let Command::Create(create) = CommandLine::try_parse_from(words.split_whitespace()).unwrap().command
     else {
         panic!("not create");
@@ -42,7 +42,7 @@ fn create_is_understood() {
     assert_eq!((create.size, create.mode, create.reserve), (Some(1 << 30), 0o640, Some(false)));
     assert_eq!((create.budget, create.fault_deadline), (Some(64 << 20), Some(5000)));
     assert!(create.create_file && create.freezable && create.controlled);
-    assert_eq!(create.tag, "<u4");
+    assert_eq!(create.description, "<u4");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn what_makes_no_sense_is_refused_with_code_2() {
         (vec!["chown", "no-such-user-here", "/x"], "no user"),
         (vec!["resize", "/x"], "<SIZE>"),
         (vec!["cat", "/x", "--json"], "--json"),
-        (vec!["ls", "/x", "/y"], "/y"),
+        (vec!["incore", "/x", "/y"], "/y"),
         (vec![], "a command is missing"),
         (vec!["host"], "usage: commonhold host"),
     ] {

@@ -5,6 +5,7 @@ mod common;
 use common::{Signal, TestHost, eventually, kill, pattern, word};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 #[test]
 fn a_second_host_on_the_same_directory_is_refused() {
@@ -13,6 +14,42 @@ fn a_second_host_on_the_same_directory_is_refused() {
     assert!(host.run(&["host", "start"]).complaint().contains("already"));
     assert_eq!(host.run(&["host", "start", "--quiet"]).text(), "");
     assert_eq!(host.pid("host_pid"), before);
+}
+
+/// Processes that were killed have the lock until the kernel has taken all of theirs down.
+#[test]
+fn a_host_starts_where_the_ones_before_are_still_dying() {
+    let host = TestHost::start();
+    let lock = std::fs::File::options().write(true).open(host.state().join("lock")).unwrap();
+    let (keeper, before) = (host.pid("keeper_pid"), host.pid("host_pid"));
+    kill(Signal::STOP, keeper);
+    [before, keeper].into_iter().for_each(|pid| kill(Signal::KILL, pid));
+    lock.lock().unwrap();
+    let starts = host.command(&["host", "start"]).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    drop(lock);
+    let said = starts.wait_with_output().unwrap();
+    assert!(said.status.success() && String::from_utf8_lossy(&said.stdout).contains("started"), "{said:?}");
+    assert_ne!(host.pid("host_pid"), before);
+}
+
+#[test]
+fn the_memory_of_direct_objects_is_told() {
+    let host = TestHost::start();
+    let direct = || host.status().unwrap()["direct_bytes"].as_u64().unwrap();
+    assert_eq!(direct(), 0);
+    host.run(&["create", "/reserved", "--size", "1MiB"]).text();
+    assert_eq!(direct(), 1 << 20);
+    host.run(&["create", "/sparse", "--size", "1MiB", "--reserve", "no"]).text();
+    assert_eq!(direct(), 1 << 20, "what was never touched takes nothing");
+    std::fs::write(host.file("in"), pattern(8192)).unwrap();
+    host.run(&["cp", "in", ":/sparse"]).text();
+    assert!(direct() >= (1 << 20) + 8192);
+    host.run(&["create", "/controlled", "--size", "1MiB", "--controlled"]).text();
+    host.run(&["rm", "/reserved"]).text();
+    assert!(direct() < 1 << 20);
+    let text = host.run(&["host", "status"]).text();
+    assert!(text.lines().any(|line| line.starts_with("direct") && line.contains("of memory")), "{text}");
 }
 
 #[test]

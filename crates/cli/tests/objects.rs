@@ -67,8 +67,13 @@ fn bytes_go_in_and_come_out() {
     host.run_on(host.file("in"), &["cp", "-", ":/c"]).text();
     assert!(host.run(&["cat", "/c"]).bytes() == bytes);
     assert!(host.run_on("/dev/null".into(), &["cp", "-", ":/d"]).complaint().contains("empty"));
+    // Input without an end: no more of it is taken than there is room for.
+    assert!(host.run_on("/dev/zero".into(), &["cp", "-", ":/c"]).complaint().contains("resize"));
+    assert!(host.run_on("/dev/zero".into(), &["cp", "-", "out"]).complaint().contains("colon"));
+    assert!(host.run(&["cat", "/c"]).bytes() == bytes);
     assert!(host.run(&["cp", ":/a", "-"]).complaint().contains("commonhold cat"));
     assert_eq!(host.run(&["ls"]).text(), "/a\n/b\n/c\n");
+    assert_eq!(host.run(&["ls", "/c", "/a"]).text(), "/c\n/a\n");
 }
 
 #[test]
@@ -143,13 +148,13 @@ fn a_file_that_was_made_for_nothing_is_taken_away_again() {
 fn what_others_named_reaches_no_terminal_as_it_is() {
     let host = TestHost::start();
     std::fs::write(host.file("a\nb\u{1b}[31m"), pattern(4096)).unwrap();
-    host.run(&["create", "/a", "--file", "a\nb\u{1b}[31m", "--tag", "x\ty"]).text();
+    host.run(&["create", "/a", "--file", "a\nb\u{1b}[31m", "--description", "x\ty"]).text();
     for words in [&["ls", "-l"][..], &["stat", "/a"]] {
         let text = host.run(words).text();
         assert!(text.contains("a\\nb\\u{1b}[31m"), "{text}");
         assert!(!text.contains('\u{1b}') && !text.contains('\t'), "{text}");
     }
-    assert_eq!(host.run(&["stat", "/a", "--json"]).json()[0]["tag"], "x\ty");
+    assert_eq!(host.run(&["stat", "/a", "--json"]).json()[0]["description"], "x\ty");
     assert!(host.run(&["stat", "/"]).text().starts_with("name    /\n"));
 }
 
@@ -203,4 +208,20 @@ fn an_object_with_one_address_says_where_it_is() {
     std::fs::write(host.file("in"), b"bytes").unwrap();
     host.run(&["cp", "in", ":/lab/graph"]).text();
     assert!(host.run(&["cat", "/lab/graph", "--length", "5"]).text().starts_with("bytes"));
+}
+
+#[test]
+fn who_waits_is_woken_by_who_notifies() {
+    let host = TestHost::start();
+    host.run(&["create", "/a", "--size", "8192"]).text();
+    assert!(host.run(&["wait", "/a", "--timeout", "1ms"]).complaint().contains("nobody has notified of /a"));
+    assert!(host.run(&["wait", "/a", "--offset", "8192", "--length", "1"]).complaint().contains("8192"));
+    assert!(host.run(&["notify", "/a", "--offset", "8192"]).complaint().contains("length is zero"));
+    std::thread::scope(|threads| {
+        let waits = threads.spawn(|| host.run(&["wait", "/a", "--offset", "4096", "--json"]).json());
+        while !waits.is_finished() {
+            assert_eq!(host.run(&["notify", "/a", "--offset", "8191", "--json"]).json()["notified_bytes"], 1);
+        }
+        assert_eq!(waits.join().unwrap()["woken"], true);
+    });
 }

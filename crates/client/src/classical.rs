@@ -4,11 +4,11 @@
 //! anywhere in it (an object's size need not be a multiple of the page size). A range may span several
 //! mappings; an address in it that shows no object is an error, and then nothing was done.
 
-use crate::addresses::{self, Piece, PieceState};
+use crate::addresses::{self, Piece};
 use crate::mapping::Prepared;
 use crate::{
     Error, Inherit, MapFlags, MapOptions, Object, PAGE_SIZE_BYTES, PageState, Protection, Result, Sharing,
-    inherit,
+    Watch, inherit, watch,
 };
 use commonhold_object::{ErrorKind, Region};
 use commonhold_sys::memory;
@@ -97,6 +97,16 @@ pub fn prefetch(address: *mut u8, length: usize) -> Result<()> {
     Ok(())
 }
 
+/// Watches the bytes at these addresses, which need not be whole pages: see [`Watch`].
+pub fn watch(address: *mut u8, length: usize) -> Result<Watch> {
+    watch::at(address as usize, length)
+}
+
+/// Wakes all who watch any of the bytes at these addresses: see [`Object::notify`].
+pub fn notify(address: *mut u8, length: usize) -> Result<()> {
+    watch::notify_at(address as usize, length)
+}
+
 /// From now on a fork child has that of the range: no page of it changes.
 pub fn inherit(address: *mut u8, length: usize, how: Inherit) -> Result<()> {
     inherit::change(address as u64, length as u64, how)
@@ -113,10 +123,8 @@ pub fn incore(address: *mut u8, length: usize) -> Result<Vec<(PageState, bool)>>
 
 fn pieces(address: *mut u8, length: usize) -> Result<Vec<Region<Piece>>> {
     let pieces = addresses::covering(address as u64, length as u64)?;
-    match pieces.iter().find(|piece| piece.value.state == PieceState::Copied) {
-        Some(copied) => Err(inherit::is_a_copy(copied.address)),
-        None => Ok(pieces),
-    }
+    inherit::refuse_copies(&pieces)?;
+    Ok(pieces)
 }
 
 /// Does something with the part of the object that a piece shows. Where another process shrank the object, the

@@ -14,8 +14,7 @@ use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 
 /// Stores what anybody wrote to the file through any mapping. The kernel knows dirty pages of a file by
-/// itself, so this needs no mapping of this process. Gives the pages that were newer than the disk, as far as
-/// the kernel told.
+/// itself, so this needs no mapping of this process. Gives 0: to have them counted costs more than to store few.
 pub(crate) fn sync(core: &Core, offset: u64, length: u64) -> Result<u64> {
     if core.options().pager == PagerKind::Anonymous {
         return Ok(0);
@@ -23,9 +22,8 @@ pub(crate) fn sync(core: &Core, offset: u64, length: u64) -> Result<u64> {
     if core.options().is_wired() {
         return store_wired(core, offset, length);
     }
-    let dirty = frames::cache_state(core.fd(), offset, length).map_or(0, |state| state.dirty);
     store(core.fd(), format_args!("storing object {}", core.label()))?;
-    Ok(dirty)
+    Ok(0)
 }
 
 /// Has a file on the disk, and the name that it was given last.

@@ -157,7 +157,9 @@ fn begin_anew(mut held: Held) {
         let of_it = |piece: &&Region<Piece>| std::ptr::eq(piece.value.object().shared(), shared);
         let of_it: Vec<_> = pieces.iter().filter(of_it).cloned().collect();
         let has_places = in_arenas.contains(&std::ptr::from_ref(shared));
-        if of_it.is_empty() && !has_places {
+        // The child is a user of its own: an ephemeral object that only it has left is to stay.
+        let is_counted = || lock(&shared.opens).has_ephemeral();
+        if of_it.is_empty() && !has_places && !is_counted() {
             continue;
         }
         let back = shared.bring_to_new_session(of_it.clone()).and_then(|()| {
@@ -169,6 +171,9 @@ fn begin_anew(mut held: Held) {
                 wired::bury(shared, |_| true);
                 movable::lose_all(shared, "is not the child's");
                 "controlled and wired"
+            } else if of_it.is_empty() {
+                complain(&format!("a fork child's ephemeral objects go with its parent: {error}"));
+                continue;
             } else {
                 "controlled"
             };

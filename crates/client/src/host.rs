@@ -175,9 +175,15 @@ impl Host {
         self.do_it(&Request::Remove { name: Name::new(name)?, of: None })
     }
 
-    /// Gives an object another name.
+    /// Gives an object or a directory another name, which must be free: else that is [`ErrorKind::Exists`].
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.do_it(&Request::Rename { from: Name::new(from)?, to: Name::new(to)?, replace: false, of: None })
+    }
+
+    /// Gives an object another name, which another object may have: that one loses it in the same step, as with rename(2).
+    /// Who has that one open keeps it.
+    pub fn rename_over(&self, from: &str, to: &str) -> Result<()> {
+        self.do_it(&Request::Rename { from: Name::new(from)?, to: Name::new(to)?, replace: true, of: None })
     }
 
     /// Makes a directory. (Those above an object are made with it.)
@@ -225,7 +231,10 @@ impl Host {
     /// The hosts of the host's cluster, itself included; none if it is in none.
     pub fn hosts(&self) -> Result<Vec<ClusterHost>> {
         match self.ask(&Request::Hosts)? {
-            Reply::Hosts(hosts) => Ok(hosts),
+            Reply::Hosts(mut hosts, trouble) => {
+                hosts.iter_mut().zip(trouble).for_each(|(host, trouble)| host.trouble = trouble);
+                Ok(hosts)
+            }
             _ => Err(wrong_reply()),
         }
     }

@@ -50,6 +50,14 @@ pub(crate) fn is_a_copy(address: u64) -> Error {
     Error::new(ErrorKind::NotFound, what)
 }
 
+/// Refuses pieces that are no object's.
+pub(crate) fn refuse_copies(pieces: &[Region<Piece>]) -> Result<()> {
+    match pieces.iter().find(|piece| piece.value.state == PieceState::Copied) {
+        Some(copied) => Err(is_a_copy(copied.address)),
+        None => Ok(()),
+    }
+}
+
 /// Changes it for a range; all of it must be mapped.
 pub(crate) fn change(address: u64, length: u64, how: Inherit) -> Result<()> {
     change_in(address, length, None, how)

@@ -1,4 +1,6 @@
-//! Commonhold's client: what a process links to create, open and map named memory objects.
+#![doc = include_str!("../README.md")]
+//!
+//! # The library
 //!
 //! Memory that other processes share is never handed out as `&[u8]` or `&mut [u8]`: a mapping gives a raw
 //! pointer, and what it points to may change at any time. Use atomics or volatile access, or
@@ -34,6 +36,7 @@ mod snapshots;
 mod start;
 mod sync;
 mod third_party;
+mod watch;
 mod watching;
 mod wired;
 
@@ -43,10 +46,11 @@ pub use commonhold_heap::{Problem, Report as HeapReport, Tagged};
 pub use commonhold_object::tags;
 pub use commonhold_object::wire::Sizing;
 pub use commonhold_object::{
-    Access, ClusterHost, Coherence, Counts, CreateOptions, EntryInfo, Error, ErrorKind, Fixed, HostStatus,
-    Losses, MapFlags, MappingId, MappingInfo, MessageCount, MessageKind, Name, ObjectCounts, ObjectId,
-    ObjectInfo, OnLastDeath, OnLoss, Ownership, PAGE_SIZE_BYTES, PageCount, PageSize, PageState, PagerKind,
-    Protection, Result, Scheduler, Seen, Sharing, SyncMode, TraceLine, TracePlace, Traced, Translation,
+    Access, ClusterHost, ClusterStatus, Coherence, Counts, CreateOptions, EntryInfo, Error, ErrorKind, Fixed,
+    HostStatus, Losses, MapFlags, MappingId, MappingInfo, MessageCount, MessageKind, Name, ObjectCounts,
+    ObjectId, ObjectInfo, OnLastDeath, OnLoss, Ownership, PAGE_SIZE_BYTES, PageCount, PageSize, PageState,
+    PagerKind, Protection, Result, Scheduler, Seen, Sharing, SyncMode, TraceLine, TracePlace, Traced,
+    Translation, Trouble,
 };
 pub use errand::{Errand, PATIENCE};
 pub use fork::register_handlers;
@@ -67,7 +71,8 @@ pub use sync::{
     Barrier, Condition, Counter, Mutex, MutexGuard, ReadGuard, RwLock, Semaphore, SyncOptions, WriteGuard,
 };
 pub use third_party::FileRead;
-pub use watching::{Heard, Watch};
+pub use watch::Watch;
+pub use watching::{Heard, Watcher};
 
 /// Says on standard error what no call can return: one line, in one write, without any lock.
 fn complain(text: &str) {

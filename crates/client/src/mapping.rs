@@ -5,12 +5,13 @@ use crate::object::Core;
 use crate::segments::{self, Tables};
 use crate::{
     Error, ErrorKind, Inherit, MapFlags, Object, PAGE_SIZE_BYTES, PageState, Protection, Result, Sharing,
-    classical, controlled, fixed, in_thread, inherit, wired,
+    Watch, classical, controlled, fixed, in_thread, inherit, wired,
 };
 use commonhold_object::{PageRange, page_aligned};
 use commonhold_sys::memory;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 /// How to map.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -305,6 +306,25 @@ impl Mapping {
     /// Lets them go.
     pub fn unlock(&self) -> Result<()> {
         classical::unlock(self.as_ptr(), self.length)
+    }
+
+    /// Watches bytes of it: see [`Watch`].
+    pub fn watch(&self, offset: usize, length: usize) -> Result<Watch> {
+        self.check_part(offset, length)?;
+        classical::watch(self.as_ptr().wrapping_add(offset), length)
+    }
+
+    /// Waits until somebody notifies of any of these bytes, or another host's sync changes them; false if that does not happen
+    /// before the deadline. What came before the call it does not know: who looks at the data first makes a
+    /// [`watch`](Self::watch) before that.
+    pub fn wait(&self, offset: usize, length: usize, deadline: Option<Instant>) -> Result<bool> {
+        self.watch(offset, length)?.wait(deadline)
+    }
+
+    /// Wakes all who watch any of these bytes, in whatever process on whatever host: see [`Object::notify`].
+    pub fn notify(&self, offset: usize, length: usize) -> Result<()> {
+        self.check_part(offset, length)?;
+        classical::notify(self.as_ptr().wrapping_add(offset), length)
     }
 
     /// From now on a fork child has that of it.

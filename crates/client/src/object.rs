@@ -81,7 +81,12 @@ impl Core {
             opened_at: AtomicU64::new(generation),
             losses_seen: AtomicU64::new(info.losses.generation),
         });
-        if core.controlled || core.options.pager == PagerKind::Anonymous || core.options.is_wired() {
+        let is_counted = core.options.ephemeral_ms.is_some();
+        if core.controlled
+            || core.options.pager == PagerKind::Anonymous
+            || core.options.is_wired()
+            || is_counted
+        {
             lock(&lease.shared().opens).remember(&core);
         }
         Ok(core)
@@ -508,8 +513,9 @@ impl Object {
         mapping::make_all(options.iter().map(|one| (self, one)))
     }
 
-    /// Makes the range what is stored, by the mode chosen at creation; gives the number of pages written. Of an
-    /// anonymous object it succeeds and promises nothing past the host.
+    /// Makes the range what is stored, by the mode chosen at creation; gives the number of pages written, which
+    /// is 0 of a direct object: the kernel writes its pages. Of an anonymous object it succeeds and promises
+    /// nothing past the host.
     ///
     /// Fails once with [`ErrorKind::Lost`] if newest versions of pages were lost with a host since the object was opened
     /// (`docs/SYNC.md`, "When pages were lost"): what is there is stored, what was written before may be older.

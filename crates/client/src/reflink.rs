@@ -26,7 +26,7 @@ pub(crate) fn snapshot(core: &Core, name: Name, path: &Path, options: &SnapshotO
         size_bytes: part.length,
         pager: PagerKind::File,
         mode: options.mode,
-        tag: core.options().tag.clone(),
+        description: core.options().description.clone(),
         ..CreateOptions::default()
     };
     made.check()?;

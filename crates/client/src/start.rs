@@ -2,10 +2,11 @@
 
 use crate::{Error, ErrorKind, Result, locate};
 use commonhold_sys::environment;
+use commonhold_sys::ownership::who_else_writes;
 use std::ffi::{CStr, OsStr};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -62,21 +63,39 @@ fn find_program() -> Result<PathBuf> {
         let what = format!("{PROGRAM_VARIABLE} names {}, which is not a program", path.display());
         return Err(Error::new(ErrorKind::NotFound, what));
     }
-    let beside = [std::env::current_exe().ok(), own_library()];
-    let beside =
-        beside.iter().flatten().filter_map(|path| path.parent()).flat_map(|directory| {
-            [directory.join(PROGRAM_NAME), directory.join("../bin").join(PROGRAM_NAME)]
-        });
+    let mut passed_over = String::new();
+    for origin in [std::env::current_exe().ok(), own_library()].into_iter().flatten() {
+        let beside = origin.parent().into_iter();
+        let candidates =
+            beside.flat_map(|place| [place.join(PROGRAM_NAME), place.join("../bin").join(PROGRAM_NAME)]);
+        for path in candidates.filter(|path| is_program(path)) {
+            match who_could_plant(&path, &origin) {
+                None => return Ok(path),
+                Some(who) => {
+                    passed_over = format!(" ({} is not run, because {who} can write it)", path.display())
+                }
+            }
+        }
+    }
+    // Of directories that are named from the root on: not of the one where the caller happens to be.
     let paths = environment::variable("PATH").unwrap_or_default();
-    let in_path: Vec<PathBuf> = std::env::split_paths(&paths).map(|d| d.join(PROGRAM_NAME)).collect();
-    beside.chain(in_path).find(|path| is_program(path)).ok_or_else(|| {
-        Error::new(
-            ErrorKind::Disconnected,
+    let mut in_path = std::env::split_paths(&paths).filter(|place| place.is_absolute());
+    let found = in_path.find_map(|place| Some(place.join(PROGRAM_NAME)).filter(|path| is_program(path)));
+    found.ok_or_else(|| {
+        let what = format!(
             "no host is running, and the program `commonhold` that would be one is neither beside this program or \
-             library nor in PATH: install it, name it in COMMONHOLD_PROGRAM, or name a running host's state \
-             directory in COMMONHOLD_HOST",
-        )
+             library nor in PATH{passed_over}: install it, name it in COMMONHOLD_PROGRAM, or name a running host's \
+             state directory in COMMONHOLD_HOST"
+        );
+        Error::new(ErrorKind::Disconnected, what)
     })
+}
+
+/// Who could have put that program beside this one: nobody of root, the caller, and whose code this already is.
+fn who_could_plant(path: &Path, origin: &Path) -> Option<String> {
+    let owner = std::fs::metadata(origin).map(|found| found.uid());
+    let trusted = [rustix::process::geteuid().as_raw(), owner.unwrap_or(0)];
+    who_else_writes(path, &trusted).unwrap_or_else(|error| Some(format!("nobody knows who ({error})")))
 }
 
 fn is_program(path: &Path) -> bool {
@@ -161,5 +180,35 @@ impl Drop for Started {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    #[test]
+    fn what_another_user_put_beside_a_program_is_not_run() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let (origin, planted) = (directory.path().join("own"), directory.path().join("commonhold"));
+        for path in [&origin, &planted] {
+            std::fs::write(path, "#!/bin/sh\n").unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        assert_eq!(who_could_plant(&planted, &origin), None);
+        // As in /tmp, or beside a program in a directory of /tmp.
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+        assert_eq!(who_could_plant(&planted, &origin), None);
+        chown(&planted, Some(65_533), None).unwrap();
+        assert_eq!(who_could_plant(&planted, &origin).unwrap(), "user 65533");
+        // Whose program this is, that user's code it runs already.
+        chown(&origin, Some(65_533), None).unwrap();
+        assert_eq!(who_could_plant(&planted, &origin), None);
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(who_could_plant(&planted, &origin).unwrap().contains("everybody, who can write in"));
     }
 }

@@ -1,6 +1,6 @@
 //! Watching objects of explicit coherence: for who has copies of their pages that the host cannot take away itself.
 //!
-//! A connection apart, on which nothing is asked that takes long. One thread listens ([`Watch::next`]); others add objects.
+//! A connection apart, on which nothing is asked that takes long. One thread listens ([`Watcher::next`]); others add objects.
 
 use crate::link::{Handshake, wrong_reply};
 use crate::{Access, Error, ErrorKind, Name, ObjectId, Result, locate};
@@ -25,7 +25,7 @@ pub enum Heard {
 }
 
 /// A connection on which objects are watched.
-pub struct Watch {
+pub struct Watcher {
     listener: Mutex<Handshake>,
     talk: Handshake,
     next: AtomicU64,
@@ -36,15 +36,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Watch {
+impl Watcher {
     /// Connects to the host of that state directory.
-    pub fn begin(state_directory: &Path) -> Result<Watch> {
+    pub fn begin(state_directory: &Path) -> Result<Watcher> {
         let socket =
             locate::connect(state_directory).map_err(|error| locate::no_host(state_directory, &error))?;
         let socket = Arc::new(socket);
         let mut listener = Handshake::new(socket.clone(), 1)?;
         listener.greet()?;
-        Ok(Watch {
+        Ok(Watcher {
             listener: Mutex::new(listener),
             talk: Handshake::new(socket, 0)?,
             next: AtomicU64::new(1000),

@@ -34,11 +34,11 @@ macro_rules! describe {
 #[test]
 fn the_header_says_what_the_library_does() {
     let mut expected = String::new();
-    describe!(expected, ch_options: struct_bytes size_bytes budget_bytes pager_name tag pager sync on_last_death
+    describe!(expected, ch_options: struct_bytes size_bytes budget_bytes pager_name description pager sync on_last_death
         reserve controlled freezable fault_deadline_ms pager_deadline_ms mode coherence page_size_bytes
         replicas home_moves translation fixed room_bytes ephemeral linger_ms);
     describe!(expected, ch_info: struct_bytes id size_bytes resident_bytes dirty_bytes spilled_bytes budget_bytes
-        mappings opens is_directory pager sync on_last_death controlled freezable uid gid mode unused name tag
+        mappings opens is_directory pager sync on_last_death controlled freezable uid gid mode unused name description
         file_path warning home lost_pages reverted_pages loss_generation is_elsewhere translation
         page_tables address room_bytes);
     describe!(expected, ch_message: struct_bytes length landing landed_bytes kind unused object);
@@ -175,6 +175,17 @@ fn channels_work_in_c() {
 fn locks_by_name_work_in_c_and_in_a_program_of_pthreads() {
     let Some(host) = RealHost::start() else { return };
     let program = compile("sync.c", &["-std=c11", "-D_GNU_SOURCE", "-fsanitize=address", "-O1", "-pthread"]);
+    let output = Command::new(&program).env("COMMONHOLD_HOST", &host.directory).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}\n{said}", output.status);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ok\n", "{said}");
+    std::fs::remove_file(program).unwrap();
+}
+
+#[test]
+fn watches_work_in_c() {
+    let Some(host) = RealHost::start() else { return };
+    let program = compile("watches.c", &["-std=c11", "-D_GNU_SOURCE", "-fsanitize=address", "-O1"]);
     let output = Command::new(&program).env("COMMONHOLD_HOST", &host.directory).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{:?}\n{said}", output.status);

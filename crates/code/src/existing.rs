@@ -1,7 +1,7 @@
 //! A code image that is in a store.
 
 use crate::format::{
-    ENTRIES_AT, ENTRY_BYTES, HEADER_AT, Header, IMPORTS_AT, Import, NAME_BYTES, SLOT_BYTES, text,
+    ENTRIES_AT, ENTRY_BYTES, HEADER_AT, Header, IMPORTS_AT, Import, NAME_BYTES, SLOT_BYTES, VERSION, text,
 };
 use crate::{Error, Result};
 use commonhold_images::format::{Id, Kind, RootKind, Roots, Version};
@@ -60,6 +60,12 @@ impl Existing {
         let file_bytes = image.file_bytes;
         let end = HEADER_AT + size_of::<Header>() as u64;
         let raw = image.read(HEADER_AT..end.min(file_bytes).max(HEADER_AT))?;
+        if let Some(found) = copy(&raw).and_then(|header| header.other_version()) {
+            return Err(Error::Invalid(format!(
+                "the code image {name}@{version} has format {found}, and this program reads format {VERSION}: use the \
+                 Commonhold that made it, or make it anew with this one; nothing was changed"
+            )));
+        }
         let header = copy(&raw).filter(|header| header.is_sound(file_bytes)).ok_or_else(damaged)?;
         let mut imports = Vec::new();
         for index in 0..u64::from(header.import_count) {

@@ -15,6 +15,8 @@
 
 /// The first bytes of the header.
 pub const MAGIC: [u8; 8] = *b"CHCODE\x03\n";
+/// The version in it.
+pub const VERSION: u8 = MAGIC[6];
 /// Addresses and offsets are multiples of it.
 pub const PAGE_BYTES: u64 = 4096;
 /// Where in the first page, which all images have, the name of a group is; a zero: it has none.
@@ -250,6 +252,13 @@ impl Header {
         let header = raw.as_ptr().cast::<Header>();
         // SAFETY: so many bytes, aligned, and every pattern of bits is a header.
         header.is_aligned().then(|| unsafe { &*header })
+    }
+
+    /// Its version, if that is another than this program knows.
+    pub fn other_version(&self) -> Option<u8> {
+        let [found, known] = [self.magic, MAGIC].map(u64::from_le_bytes);
+        let is_code = found | 0xff << 48 == known | 0xff << 48;
+        (is_code && found != known).then_some((found >> 48) as u8)
     }
 
     /// What `sum` has to be: of all that follows it.

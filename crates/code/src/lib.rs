@@ -6,8 +6,8 @@
 //!
 //! * [`make`]: from a shared library to an image. [`refuse`] says what cannot be one, [`exports`] gives slots, [`bind`]
 //!   resolves what the library itself calls, [`layout`] puts everything in its place.
-//! * [`stub`]: what programs are linked to.
-//! * [`format`]: what image and program say to each other.
+//! * [`mod@stub`]: what programs are linked to.
+//! * [`mod@format`]: what image and program say to each other.
 //! * `runtime`: the code in each stub that includes images, without libc.
 
 pub mod bind;

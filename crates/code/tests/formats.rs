@@ -1,9 +1,12 @@
 //! The header of code, of which programs believe only what is sound: with a right sum, whatever stands in it, nothing
 //! leads out of the image's own addresses and of its file.
 
+#[path = "../../../tests/golden.rs"]
+mod golden;
+
 use commonhold_code::format::{
     CODE, DATA, ENTRIES_AT, Fill, HEADER_AT, Header, IMPORTS_AT, Import, MAGIC, MOST_IMPORTS, MOST_SEGMENTS,
-    PAGE_BYTES, READ, Segment, X86_64, ZERO,
+    PAGE_BYTES, READ, Segment, VERSION, X86_64, ZERO,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -173,4 +176,21 @@ fn a_header_is_read_only_where_there_is_one() {
     let bytes = bytes_of(&words);
     assert!(Header::at(&bytes[..size_of::<Header>() - 1]).is_none());
     assert!(IMPORTS_AT + (MOST_IMPORTS * size_of::<Import>()) as u64 <= ENTRIES_AT && HEADER_AT < IMPORTS_AT);
+}
+
+#[test]
+fn the_header_is_that_of_its_version_and_another_is_told() {
+    let mut header = sound();
+    header.sum = header.right_sum();
+    let kept = golden::check(env!("CARGO_MANIFEST_DIR"), "code", VERSION.into(), header.bytes());
+    let words: Vec<u64> = kept.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    assert!(bytes_of(&words) == kept && summed(&mut words.clone()).is_sound(FILE));
+    assert_eq!(header.other_version(), None);
+    for version in [VERSION - 1, VERSION + 1] {
+        header.magic[6] = version;
+        assert_eq!(header.other_version(), Some(version));
+        assert!(!header.is_sound(FILE));
+    }
+    header.magic = *b"CHIMAGE\0";
+    assert_eq!(header.other_version(), None);
 }

@@ -15,7 +15,7 @@ pub const PAGES: u32 = 232_000;
 const GROWTH: u32 = 64;
 
 /// Exact best fit: a bin for each size, and an allocation takes the smallest that fits. Segments of
-/// [`BestFit::LAST`] pages and more share a bin.
+/// `BestFit::LAST` pages and more share a bin.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BestFit;
 

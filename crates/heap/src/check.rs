@@ -101,7 +101,7 @@ pub fn check(m: &impl Words, layout: &Layout, people: &dyn People) -> Report {
     let mut report =
         Report { chunks_in_all: layout.chunks, chunk_bytes: layout.chunk_pages * PAGE, ..Report::default() };
     if !names::is_heap(m) {
-        report.problems.push(Problem { at: 0, what: "this is no heap" });
+        report.problems.push(Problem { at: 0, what: names::what_else(m) });
         return report;
     }
     let (mut blocks, mut bytes) = (0, 0);

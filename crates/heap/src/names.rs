@@ -46,7 +46,17 @@ pub(crate) fn begin(m: &impl Words) -> Result<()> {
         0 => m.exchange(MARK_AT, 0, MARK).err().unwrap_or(MARK),
         seen => seen,
     };
-    if seen == MARK { Ok(()) } else { damaged(MARK_AT, "this is no heap") }
+    if seen == MARK { Ok(()) } else { damaged(MARK_AT, what_else(m)) }
+}
+
+/// What it is that was not made a heap by this version.
+pub(crate) fn what_else(m: &impl Words) -> &'static str {
+    match m.load(MARK_AT).to_le_bytes() {
+        [b'h', b'e', b'a', b'p', b' ', b' ', b' ', _] => {
+            "another version of Commonhold made this heap: use it with that one"
+        }
+        _ => "this is no heap",
+    }
 }
 
 /// Whether it was made a heap, or is empty.

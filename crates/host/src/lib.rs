@@ -7,8 +7,11 @@ pub mod cache;
 mod clock;
 pub mod cluster;
 pub mod faults;
+mod formats;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+#[cfg(test)]
+mod golden;
 pub mod handovers;
 pub mod live;
 pub mod log;
@@ -25,9 +28,11 @@ pub mod shared;
 pub mod spill;
 pub mod types;
 pub mod waiting;
+pub mod watches;
 pub mod workers;
 
 pub use cluster::link::Proof;
 pub use cluster::registry::place::{EtcdPlace, Place as RegistryPlace, TlsFiles};
+pub use formats::check_directory;
 pub use seeing::endpoint::MetricsOptions;
 pub use server::start::{ClusterOptions, ServeOptions, serve};

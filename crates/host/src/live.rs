@@ -24,7 +24,7 @@
 //! intent that is resident needs nothing, one that is not has its newest content in the pipe (in the vault).
 
 use commonhold_object::error::Doing;
-use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_object::{Error, ErrorKind, Format, Result};
 use commonhold_points as points;
 use commonhold_sys::bits::BitFile;
 use std::fs::File;
@@ -32,7 +32,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const MAGIC: &[u8; 8] = b"ChLive\0\x02";
+/// How the file begins.
+pub(crate) const FORMAT: Format = Format { magic: *b"ChLive\0", version: 2 };
+/// What to do about a file of another version: of an object, or of all that have one.
+pub(crate) const WAY_OUT: &str = "go back to the version that wrote it, sync, and upgrade then";
 const HEADER_BYTES: usize = 4096;
 const INTENT_OFFSET: u64 = 4096;
 const BITMAPS_OFFSET: u64 = 65536;
@@ -104,7 +107,7 @@ impl Live {
         let file =
             File::options().read(true).write(true).create(true).truncate(true).open(path).doing(doing())?;
         let mut header = vec![0u8; HEADER_BYTES];
-        header[..8].copy_from_slice(MAGIC);
+        header[..8].copy_from_slice(&FORMAT.begin());
         let id = boot_id.as_bytes();
         header[8] = id.len().min(64) as u8;
         header[9..9 + id.len().min(64)].copy_from_slice(&id[..id.len().min(64)]);
@@ -128,19 +131,12 @@ impl Live {
         };
         let mut header = vec![0u8; HEADER_BYTES];
         let complete = file.read_exact_at(&mut header, 0).is_ok();
-        let id = &header[9..9 + (header[8] as usize).min(64)];
-        if !complete || header[..7] != MAGIC[..7] || id != boot_id.as_bytes() {
+        if !complete || boot_of(&header) != boot_id.as_bytes() {
             return Ok(None);
         }
-        if header[7] != MAGIC[7] {
-            // Of another version, and of this boot: the frames that it speaks of are there, and it alone knows them.
-            let text = format!(
-                "{} is of another version of Commonhold (format {}, not {}): go back to that version, sync, and upgrade then",
-                path.display(),
-                header[7],
-                MAGIC[7]
-            );
-            return Err(Error::new(ErrorKind::Unsupported, text));
+        // One of another version, and of this boot: the frames that it speaks of are there, and it alone knows them.
+        if FORMAT.body(&header, path.display(), WAY_OUT)?.is_none() {
+            return Ok(None);
         }
         let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap_or_default());
         let found =
@@ -305,6 +301,21 @@ impl Live {
     }
 }
 
+/// Refuses a file of this boot and of another version.
+pub(crate) fn check(path: &Path, boot_id: &str) -> Result<()> {
+    let Ok(file) = File::open(path) else { return Ok(()) }; // whoever needs it says so
+    let mut header = [0; HEADER_BYTES];
+    let complete = file.read_exact_at(&mut header, 0).is_ok();
+    if complete && boot_of(&header) == boot_id.as_bytes() {
+        FORMAT.body(&header, path.display(), WAY_OUT)?;
+    }
+    Ok(())
+}
+
+fn boot_of(header: &[u8]) -> &[u8] {
+    &header[9..9 + (header[8] as usize).min(64)]
+}
+
 /// A file that was shortened would say of pages that are newest elsewhere that they are not.
 fn check_length(path: &Path, file: &File, size_bytes: u64) -> Result<()> {
     let length = file.metadata().doing(format!("looking at {}", path.display()))?.len();
@@ -363,10 +374,52 @@ mod tests {
         }
         file.set_len(whole).unwrap();
         assert!(Live::reopen(&path, "boot-b").unwrap().is_none());
-        file.write_all_at(&[MAGIC[7] + 1], 7).unwrap();
+        file.write_all_at(&[FORMAT.version + 1], 7).unwrap();
         let why = Live::reopen(&path, "boot-a").err().unwrap();
-        assert!(why.kind == ErrorKind::Unsupported && why.message.contains("another version"), "{why}");
+        assert!(why.kind == ErrorKind::Version && why.message.contains("a later version"), "{why}");
+        assert!(check(&path, "boot-a").is_err_and(|why| why.message.contains(WAY_OUT)));
+        check(&path, "boot-b").unwrap();
         assert!(Live::reopen(&path, "boot-b").unwrap().is_none(), "frames of another boot are gone anyway");
         assert!(Live::reopen(&dir.path().join("8"), "boot-a").unwrap().is_none());
+    }
+
+    #[test]
+    fn the_file_is_that_of_its_version() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("7");
+        let mut live = Live::create(&path, "boot", 42, 1 << 20).unwrap();
+        live.prepare(Mark::Spilled, 8, 1).unwrap();
+        live.mark(Mark::Spilled, 8, 1, true);
+        live.announce(&[3, 1, 4]).unwrap();
+        live.set_holder(8).unwrap();
+        live.set_lost_home(9).unwrap();
+        live.set_loss_generation(10).unwrap();
+        live.granted(2, 1, Grant { to: Some(5), stamp: 6 }).unwrap();
+        drop(live);
+        // The parts that have something, each from its place on.
+        let parts =
+            [(0, 256), (INTENT_OFFSET, 64), (BITMAPS_OFFSET + 2 * BITMAP_STRIDE, 16), (GRANTS_OFFSET, 64)];
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let written = parts.map(|(at, length)| {
+            let mut bytes = vec![0; length];
+            file.read_exact_at(&mut bytes, at).unwrap();
+            bytes
+        });
+        let directory = env!("CARGO_MANIFEST_DIR");
+        let written = crate::golden::together(&written);
+        let kept = crate::golden::check(directory, "live", FORMAT.version.into(), &written);
+        for ((at, _), bytes) in parts.iter().zip(crate::golden::apart(&kept)) {
+            file.write_all_at(&vec![0; bytes.len()], *at).unwrap();
+            file.write_all_at(&bytes, *at).unwrap();
+        }
+        let (live, header) = Live::reopen(&path, "boot").unwrap().unwrap();
+        assert_eq!(
+            (header.frames_inode, header.size_bytes, live.intent().unwrap()),
+            (42, 1 << 20, vec![3, 1, 4])
+        );
+        assert_eq!((live.holder(), live.lost_home(), live.loss_generation()), (Some(8), Some(9), 10));
+        let mut spilled = Vec::new();
+        live.each(Mark::Spilled, |page| spilled.push(page));
+        assert_eq!((spilled, live.grant(2)), (vec![8], Grant { to: Some(5), stamp: 6 }));
     }
 }

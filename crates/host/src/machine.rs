@@ -9,6 +9,7 @@ use crate::patience::{LITTLE, PATIENCE, Patience};
 use crate::refuge::Refuge;
 use crate::seeing::Seen;
 use crate::types::HostTypes;
+use crate::watches::Watches;
 use crate::workers::{PagerThreads, Share, Workers};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, ObjectId, Result};
@@ -74,6 +75,8 @@ pub struct Machine {
     changed: Mutex<HashSet<ObjectId>>,
     /// Somebody has watched one.
     watched: AtomicBool,
+    /// Who waits for changes of which bytes.
+    pub watches: Watches,
     taking_over: AtomicBool,
     family: OnceLock<Box<dyn Family>>,
 }
@@ -165,6 +168,7 @@ impl Machine {
             alarm: Alarm { armed: AtomicBool::new(false), event },
             changed: Mutex::default(),
             watched: AtomicBool::new(false),
+            watches: Watches::default(),
             taking_over: AtomicBool::new(true),
             family: OnceLock::new(),
         }))

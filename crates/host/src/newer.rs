@@ -17,7 +17,7 @@
 use crate::pagers::Replicas;
 use crate::waiting::may_wait;
 use commonhold_object::error::Doing;
-use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_object::{Error, ErrorKind, Format, Result};
 use commonhold_points as points;
 use roaring::RoaringBitmap;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -26,7 +26,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const MAGIC: &[u8; 8] = b"ChNewer\x01";
+/// How it begins.
+const FORMAT: Format = Format { magic: *b"ChNewer", version: 1 };
+const WAY_OUT: &str =
+    "use the version that wrote it, or store the object there (`commonhold sync`) and make it anew here";
 const BITS_OFFSET: u64 = 4096;
 const BOOT_OFFSET: u64 = 24;
 const BOOT_BYTES: usize = 64;
@@ -88,7 +91,7 @@ pub fn make(file: &Path, opened: &File, object: u128, owner: Option<u32>) -> Res
         made => File::from(made.map_err(std::io::Error::from).doing(making())?),
     };
     let mut header = vec![0; BITS_OFFSET as usize];
-    header[..8].copy_from_slice(MAGIC);
+    header[..8].copy_from_slice(&FORMAT.begin());
     header[8..24].copy_from_slice(&object.to_le_bytes());
     points::pwrite(|| made.write_all_at(&header, 0))
         .and_then(|()| points::fsync(|| made.sync_all()))
@@ -110,7 +113,7 @@ pub fn make_own(file: &Path, object: u128) -> Result<()> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)).map_err(std::io::Error::from);
     let mut header = vec![0; BITS_OFFSET as usize];
-    header[..8].copy_from_slice(MAGIC);
+    header[..8].copy_from_slice(&FORMAT.begin());
     header[8..24].copy_from_slice(&object.to_le_bytes());
     let made = File::from(made.doing(making())?);
     points::pwrite(|| made.write_all_at(&header, 0)).doing(making())
@@ -160,7 +163,8 @@ impl Newer {
         let opened = File::from(opened.doing(format!("opening {}", path.display()))?);
         let mut header = [0; 24];
         let is_whole = opened.read_exact_at(&mut header, 0).is_ok();
-        if !is_whole || header[..8] != *MAGIC || header[8..] != object.to_le_bytes() {
+        let its = if is_whole { FORMAT.body(&header, path.display(), WAY_OUT)? } else { None };
+        if its != Some(&object.to_le_bytes()) {
             return Err(Error::new(
                 ErrorKind::Mismatch,
                 format!("{} is not of this object: the path leads to another file here", path.display()),
@@ -338,5 +342,32 @@ mod tests {
         remove(&file, 7);
         make(&file, &opened, 8, None).unwrap();
         assert!(Newer::open(&file, 7).is_err() && Newer::open(&file, 8).unwrap().pages().is_empty());
+    }
+
+    #[test]
+    fn the_file_is_that_of_its_version_and_another_is_told_from_another_objects() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        make_own(&file, 1 << 100).unwrap();
+        let mut newer = Newer::open(&file, 1 << 100).unwrap();
+        newer.kept_by(None);
+        newer.set(&[0, 9, 17].into()).unwrap();
+        newer.note_whole("boot", [5, 6]).unwrap();
+        let written = std::fs::read(beside(&file)).unwrap();
+        let directory = env!("CARGO_MANIFEST_DIR");
+        let mut kept = crate::golden::check(directory, "newer", FORMAT.version.into(), &written);
+        std::fs::write(beside(&file), &kept).unwrap();
+        let newer = Newer::open(&file, 1 << 100).unwrap();
+        assert_eq!((newer.pages(), newer.whole_as("boot")), (&[0, 9, 17].into(), Some([5, 6])));
+        let why = Newer::open(&file, 7).err().unwrap();
+        assert!(why.kind == ErrorKind::Mismatch && why.message.contains("another file"), "{why}");
+        for version in [FORMAT.version - 1, FORMAT.version + 1] {
+            kept[7] = version;
+            std::fs::write(beside(&file), &kept).unwrap();
+            let why = Newer::open(&file, 1 << 100).err().unwrap();
+            assert!(why.kind == ErrorKind::Version && why.message.contains(WAY_OUT), "{why}");
+            remove(&file, 1 << 100);
+            assert_eq!(std::fs::read(beside(&file)).unwrap(), kept, "it stays as it is");
+        }
     }
 }

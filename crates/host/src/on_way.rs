@@ -404,4 +404,12 @@ mod tests {
         ring.has_all_come(8);
         assert_eq!(ring.room(8), MOST_OF_OBJECT * PAGE, "nothing is counted any more");
     }
+
+    #[test]
+    fn entries_are_those_of_their_version() {
+        let entry =
+            Entry { object: 1 << 100, page: 2, stamp: 3, number: 4, sum: sum_of(&[5; PAGE]), waits: true };
+        let kept = crate::formats::golden_of_the_state("on-way", &entry.encode());
+        assert_eq!(Entry::decode(&kept), Some(entry));
+    }
 }

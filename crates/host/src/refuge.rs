@@ -241,4 +241,12 @@ mod tests {
         pread(&fd, &mut now, 0).unwrap();
         assert!(now == [7; 4096] && !refuge.has_bytes_of(inode).unwrap());
     }
+
+    #[test]
+    fn what_is_said_of_bytes_is_that_of_its_version() {
+        let kept = crate::formats::golden_of_the_state("refuge", &whose(7, 8192, 4096));
+        let memory = Arc::new(new_memory().unwrap());
+        write_all(&memory, &kept, 0).unwrap();
+        assert!(Refuge::new(memory).has_bytes_of(7).unwrap());
+    }
 }

@@ -76,7 +76,7 @@ impl Kind {
 pub enum Fault {
     /// It does not begin as one.
     Foreign,
-    /// Of a later Commonhold.
+    /// Of another Commonhold.
     Format(u32),
     /// Some byte of the first page is not as it was written.
     Damaged,
@@ -100,10 +100,8 @@ impl fmt::Display for Fault {
         match self {
             Fault::Foreign => write!(to, "it is no image: it does not begin as one"),
             Fault::Format(format) => {
-                write!(
-                    to,
-                    "it has format {format}, and this Commonhold reads format {FORMAT}: upgrade Commonhold"
-                )
+                let way_out = if *format > FORMAT { "upgrade Commonhold" } else { "publish the image again" };
+                write!(to, "it has format {format}, and this Commonhold reads format {FORMAT}: {way_out}")
             }
             Fault::Damaged => write!(to, "its first page is damaged: publish the image again"),
             Fault::DamagedBehind => {

@@ -1,9 +1,12 @@
 //! What is read of files that anybody may have written: whatever the first page and the table of roots say, who accepts
 //! them can rely on it.
 
+#[path = "../../../tests/golden.rs"]
+mod golden;
+
 use commonhold_image::{
-    ARCHITECTURE_HERE, EXECUTE, Fields, Header, Id, Import, Kind, PAGE_BYTES, READ, ROOT_BYTES, Roots,
-    Segment, Version, WRITE, encode,
+    ARCHITECTURE_HERE, EXECUTE, FORMAT, Fault, Fields, Header, Id, Import, Kind, PAGE_BYTES, READ,
+    ROOT_BYTES, Roots, Segment, Version, WRITE, encode,
 };
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -194,5 +197,25 @@ proptest! {
             is_whole(roots, count, &other);
         }
         prop_assert!(Roots::new(&bytes, usize::MAX).is_none());
+    }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")] // which is said in the page
+fn first_pages_are_those_of_their_format_and_another_is_refused() {
+    for (kind, name) in [(Kind::Data, "data"), (Kind::Code, "code")] {
+        let kept = golden::check(env!("CARGO_MANIFEST_DIR"), name, FORMAT.into(), &sound(kind));
+        let header = Header::new(&kept).unwrap();
+        assert_eq!((header.kind(), header.name(), header.group()), (kind, "words", Some("group")));
+        assert_eq!((header.base(), header.layout(), header.rest()), (BASE, 8, 9));
+        assert_eq!(header.imports().map(|import| import.name).collect::<Vec<_>>(), ["one", "two"]);
+        for format in [FORMAT - 1, FORMAT + 1] {
+            let mut other = kept.clone();
+            other[8..12].copy_from_slice(&format.to_le_bytes());
+            let why = Header::new(&other).unwrap_err();
+            assert_eq!(why, Fault::Format(format));
+            let way_out = if format > FORMAT { "upgrade Commonhold" } else { "publish the image again" };
+            assert!(why.to_string().contains(way_out), "{why}");
+        }
     }
 }

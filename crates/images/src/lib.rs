@@ -6,14 +6,16 @@
 //!
 //! * [`ranges`]: the registry of address ranges.
 //! * [`store`]: immutable images, and their versions.
-//! * [`format`]: what an image says of itself.
-//! * [`include`]: images become part of a process.
+//! * [`mod@format`]: what an image says of itself.
+//! * [`mod@include`]: images become part of a process.
 //! * [`data`]: structures with ordinary pointers, built as images.
 //! * [`place`]: whether what is at a path is root's.
 //! * [`verity`]: files that the file system itself keeps as they are.
 
 pub mod data;
 mod error;
+#[cfg(test)]
+mod golden;
 pub mod include;
 pub mod place;
 pub mod ranges;

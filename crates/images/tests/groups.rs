@@ -5,6 +5,13 @@ use commonhold_images::include::{include_from, included};
 use commonhold_images::ranges::{Owner, Region};
 use commonhold_images::store::Store;
 use commonhold_images::{Error, Result};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Each store gives its first group the same addresses, and a process has them once.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A store of its own.
 struct Place {
@@ -33,6 +40,7 @@ fn publish(place: &Place, name: &str, group: Option<&str>, capacity: u64) -> Res
 
 #[test]
 fn images_of_a_group_have_one_address_and_only_one_of_them_comes_into_a_process() {
+    let _alone = alone();
     let place = Place::new();
     let german = publish(&place, "german@1.0.0", Some("language"), 1 << 20).unwrap();
     assert!(Region::Heterogeneous.addresses(Owner::Machine).contains(&german));
@@ -67,6 +75,7 @@ fn images_of_a_group_have_one_address_and_only_one_of_them_comes_into_a_process(
 
 #[test]
 fn an_image_of_a_group_from_another_machine_is_added_if_its_group_is_there() {
+    let _alone = alone();
     let (one, other) = (Place::new(), Place::new());
     let base = publish(&one, "a@1.0.0", Some("g"), 1 << 20).unwrap();
     publish(&one, "b@1.0.0", Some("g"), 1 << 20).unwrap();

@@ -8,7 +8,16 @@ use commonhold_images::Error;
 use commonhold_images::format::Kind;
 use commonhold_images::ranges::{Owner, Region};
 use commonhold_images::store::{Store, users_directory};
+use std::path::Path;
 use std::process::Command;
+
+/// Copies this program. Another process does: a child of another test that has not come to its exec yet would have the file open
+/// for writing, and no program is started then (ETXTBSY).
+fn copy_to(program: &Path) {
+    assert!(
+        Command::new("cp").arg(std::env::current_exe().unwrap()).arg(program).status().unwrap().success()
+    );
+}
 
 #[test]
 fn a_registry_with_ranges_of_both_owners_is_used_as_either() {
@@ -39,7 +48,7 @@ fn the_users_own_store_is_that_however_it_is_named() {
     // Root's own store is the machine's.
     let user = if rustix::process::geteuid().is_root() { "setpriv --reuid 65534 --clear-groups" } else { "" };
     let program = home.path().join("program");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    copy_to(&program);
     let script =
         format!("{shell} {user} {} --exact names_stores --ignored --test-threads=1", program.display());
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
@@ -55,7 +64,7 @@ fn programs_with_rights_that_their_caller_lacks_build_nothing_where_the_caller_s
     let mode = std::os::unix::fs::PermissionsExt::from_mode;
     std::fs::set_permissions(folder.path(), mode(0o755)).unwrap();
     let program = folder.path().join("program");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    copy_to(&program);
     std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
     std::fs::set_permissions(&program, mode(0o4755)).unwrap();
     let mut command = Command::new(&program);

@@ -160,4 +160,15 @@ mod tests {
         foreign[5000] = 1;
         assert!(!looks_uncreated(&foreign));
     }
+
+    #[test]
+    fn the_block_is_that_of_its_version() {
+        let mut block = [0; PAGE_BYTES];
+
+        sample().encode(&mut block);
+        let version = crate::FORMAT_VERSION.into();
+        let kept = crate::golden::check(env!("CARGO_MANIFEST_DIR"), "journal-header", version, &block);
+        let kept: [u8; PAGE_BYTES] = kept.try_into().unwrap();
+        assert_eq!(FileHeader::decode(&kept), Slot::Valid(sample()));
+    }
 }

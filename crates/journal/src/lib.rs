@@ -24,6 +24,8 @@ mod buffer;
 mod checkpoint;
 mod error;
 mod format;
+#[cfg(test)]
+mod golden;
 mod header;
 mod journal;
 mod judge;

@@ -177,4 +177,15 @@ mod tests {
         let empty_middle = |header: &mut PartHeader| (header.pages, header.is_final) = (0, false);
         assert_eq!(field(empty_middle), "pages");
     }
+
+    #[test]
+    fn the_block_is_that_of_its_version() {
+        let mut block = [0; PAGE_BYTES];
+        put(&mut block, PAGE_LIST_OFFSET, &17u32.to_le_bytes());
+        sample().encode(&mut block);
+        let version = crate::FORMAT_VERSION.into();
+        let kept = crate::golden::check(env!("CARGO_MANIFEST_DIR"), "journal-part", version, &block);
+        let kept: [u8; PAGE_BYTES] = kept.try_into().unwrap();
+        assert_eq!(PartHeader::decode(&kept, 8192), Ok(sample()));
+    }
 }

@@ -1,7 +1,7 @@
 //! What host and keeper write for each other about fault deadlines.
 //!
 //! For every region of memory whose faults must not wait for ever the host keeps a [`FaultDeadline`], under a key with
-//! the part [`DEADLINE_PART`]. While no host serves, the keeper ends waits that are too long ([`waits`](crate::waits)),
+//! the part [`DEADLINE_PART`]. While no host serves, the keeper ends waits that are too long (`waits`),
 //! and keeps under the same key with [`ENDED_PART`] which pages of the region it did that to ([`EndedFaults`]), until
 //! the host that has healed them forgets it.
 //!
@@ -114,6 +114,7 @@ fn decode<'a, T: Deserialize<'a>>(blob: &'a [u8]) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden;
 
     #[test]
     fn blobs_survive_and_others_are_passed_over() {
@@ -153,5 +154,23 @@ mod tests {
             ended.ranges.iter().any(|(first, length)| (*first..first + length).contains(&(page * PAGE_BYTES)))
         };
         assert!((3..6).chain([9]).chain((20..).step_by(2).take(RANGES)).all(covers));
+    }
+
+    #[test]
+    fn blobs_are_those_of_their_version() {
+        let deadline = FaultDeadline {
+            address: 1 << 40,
+            length: 8192,
+            deadline_ms: 300,
+            userfaultfd: "session/17/uffd/0".into(),
+            synchronous: true,
+            whose: "a".into(),
+        };
+        let ended = EndedFaults { ranges: vec![(1 << 40, 4096), (1 << 41, 8192)] };
+        let all = golden::together(&[deadline.to_blob(), ended.to_blob()]);
+        let kept = golden::check(env!("CARGO_MANIFEST_DIR"), "deadlines", VERSION.into(), &all);
+        let kept = golden::apart(&kept);
+        assert_eq!(FaultDeadline::from_blob(&kept[0]), Some(deadline));
+        assert_eq!(EndedFaults::from_blob(&kept[1]), Some(ended));
     }
 }

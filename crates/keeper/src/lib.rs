@@ -18,6 +18,8 @@ pub mod deadline;
 mod descriptor;
 pub mod fence;
 mod filter;
+#[cfg(test)]
+mod golden;
 mod hosted;
 mod keeper;
 mod kept;

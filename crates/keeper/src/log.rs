@@ -1,5 +1,6 @@
 //! The state directory's log: one line for each thing that happened, `2026-01-01T00:00:00Z keeper[17]: started`.
 
+use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -41,7 +42,14 @@ impl StateLog {
         if std::fs::metadata(&self.path).is_ok_and(|found| found.len() > LONGEST_BYTES) {
             let _ = std::fs::rename(&self.path, self.path.with_extension("1"));
         }
-        OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)
+        let mut options = OpenOptions::new();
+        // A link would have another file written.
+        options
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+            .open(&self.path)
     }
 }
 

@@ -220,6 +220,7 @@ mod bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden;
 
     #[test]
     fn the_newest_common_version_is_chosen() {
@@ -271,5 +272,46 @@ mod tests {
         let mut buffer = Vec::new();
         encode(&ToKeeper::Put { key: &key, blob: &blob, fd: true }, &mut buffer).unwrap();
         assert!(buffer.len() <= MESSAGE_BYTES);
+    }
+
+    #[test]
+    fn messages_are_those_of_their_version() {
+        let blob: &[u8] = &[0, 255, 7];
+        let to_keeper = [
+            ToKeeper::Fill { generation: 9 },
+            ToKeeper::Filled,
+            ToKeeper::Put { key: "a", blob, fd: true },
+            ToKeeper::Update { key: "a", blob },
+            ToKeeper::Forget { key: "a" },
+            ToKeeper::Ready,
+            ToKeeper::Exit,
+            ToKeeper::Restart { program: Some(b"/bin/\xff") },
+            ToKeeper::Retire,
+        ];
+        let from_keeper = [
+            FromKeeper::Inventory { generation: 9, complete: true, descriptors: 300 },
+            FromKeeper::Kept { key: "a", blob, fd: false },
+            FromKeeper::End { count: 2, generation: 9 },
+            FromKeeper::Problem { text: "why" },
+        ];
+        let bytes = |message: &dyn Fn(&mut Vec<u8>) -> io::Result<()>| {
+            let mut bytes = Vec::new();
+            message(&mut bytes).unwrap();
+            bytes
+        };
+        let mut all = vec![Versions::OURS.hello(), Versions::OURS.answer().greeting()];
+        all.extend(to_keeper.iter().map(|message| bytes(&|to| encode(message, to))));
+        all.extend(from_keeper.iter().map(|message| bytes(&|to| encode(message, to))));
+        let kept =
+            golden::check(env!("CARGO_MANIFEST_DIR"), "messages", NEWEST.into(), &golden::together(&all));
+        let kept = golden::apart(&kept);
+        assert_eq!(Versions::from_hello(&kept[0]), Some(Versions::OURS));
+        assert_eq!(Versions::from_greeting(&kept[1]), Some(Versions::OURS.answer()));
+        for (message, bytes) in to_keeper.iter().zip(&kept[2..]) {
+            assert_eq!(&decode::<ToKeeper>(bytes).unwrap(), message);
+        }
+        for (message, bytes) in from_keeper.iter().zip(&kept[2 + to_keeper.len()..]) {
+            assert_eq!(&decode::<FromKeeper>(bytes).unwrap(), message);
+        }
     }
 }

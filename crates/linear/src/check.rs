@@ -1,7 +1,7 @@
 //! Whether one memory could have given a history.
 //!
 //! The operations are gone through in the order of their starts and ends. All ways in which the register may have come
-//! to where it is are kept ([`Configuration`]); when an operation ends, only those stay in which it has happened, or can
+//! to where it is are kept (`Configuration`); when an operation ends, only those stay in which it has happened, or can
 //! happen now after others that are under way. No value is written twice, so a read leaves few ways, and the whole takes
 //! about as long as the history is.
 

@@ -84,7 +84,7 @@ pub enum Kept {
     /// Hosts hand pages over without its help (forwarding). That host, the home, keeps what it had last itself, and that is
     /// what comes back if no newer version is left anywhere.
     WhatHomeHad(u8),
-    /// The role of the home moves: what was synced is stored, and with a home that is lost ([`EVERYBODY`](crate::EVERYBODY))
+    /// The role of the home moves: what was synced is stored, and with a home that is lost ([`EVERYBODY`])
     /// all else may be, whoever has read it.
     Synced,
 }

@@ -2,7 +2,7 @@
 //!
 //! A *register* is one word of shared memory. Processes note each read and write of it with the instants before and after
 //! ([`record`]); no value is written twice. The history is *linearizable* if every operation can be given one instant
-//! within its interval such that each read gives what was written last ([`check`]). Operations without an end (their
+//! within its interval such that each read gives what was written last ([`check()`]). Operations without an end (their
 //! process was killed) may or may not have happened.
 //!
 //! # Losses

@@ -68,6 +68,7 @@ fn begin(options: &MountOptions, vault: &Vault, inherited: Inheritance, log: Sta
     let stuck = inherited.kept.iter().filter(|kept| kept.key.0.starts_with(STUCK_PART));
     stuck.for_each(|kept| vault.forget(&kept.key));
     let find = |key: &str| inherited.kept.iter().find(|kept| kept.key.0 == key);
+    log::check_version(find(log::VERSION_KEY))?;
     let make = |device: Device, nodes, instance| {
         Server::new(device, vault.clone(), nodes, options, instance, log.clone())
     };

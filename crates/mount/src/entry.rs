@@ -78,7 +78,7 @@ pub fn extended(entry: &EntryInfo) -> Vec<(&'static str, String)> {
         ("user.commonhold.coherence", options.coherence.word()),
         ("user.commonhold.translation", options.translation.word()),
         ("user.commonhold.home", &info.home),
-        ("user.commonhold.tag", &options.tag),
+        ("user.commonhold.description", &options.description),
     ];
     words
         .into_iter()

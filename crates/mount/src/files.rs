@@ -341,6 +341,8 @@ mod tests {
             ends: true,
         };
         let blob = postcard::to_stdvec(&saved).unwrap();
+        let version = crate::log::VERSION.into();
+        let blob = crate::golden::check(env!("CARGO_MANIFEST_DIR"), "open-file", version, &blob);
         let read = Saved::read(&blob).unwrap();
         assert!(read.ends && read.unpublished && read.backing == Some(9));
         let read = Saved::read(&blob[..blob.len() - 1]).unwrap();

@@ -23,6 +23,8 @@ mod entry;
 mod failure;
 mod files;
 mod fuse;
+#[cfg(test)]
+mod golden;
 mod kind;
 mod lanes;
 mod listing;

@@ -1,8 +1,9 @@
 //! The log of the nodes, in memory that the keeper keeps: the next server reads it.
 
 use crate::nodes::{Change, Nodes};
-use commonhold_keeper::{Key, Vault};
+use commonhold_keeper::{Kept, Key, Vault};
 use commonhold_object::error::Doing;
+use commonhold_object::format::other_version;
 use commonhold_object::{Error, Result};
 use std::fs::File;
 use std::io;
@@ -12,6 +13,10 @@ use std::sync::Arc;
 
 /// The key of that memory.
 pub const KEY: &str = "nodes";
+/// The key of the version of the log, and of what is kept of open files. A mount that has none is of the first.
+pub const VERSION_KEY: &str = "version";
+/// That version.
+pub const VERSION: u8 = 1;
 /// What may be added before the log is written anew, unless what it says needs more.
 const ADDED_BYTES: u64 = 1 << 20;
 
@@ -31,6 +36,7 @@ impl NodeLog {
     pub fn new(vault: Vault) -> Result<NodeLog> {
         let memory = Arc::new(fresh()?);
         vault.put(&Key::new(KEY), &[], Some(memory.clone()))?;
+        vault.put(&Key::new(VERSION_KEY), &[VERSION], None)?;
         Ok(NodeLog { nodes: Nodes::default(), memory, end: 0, longest: ADDED_BYTES, vault })
     }
 
@@ -74,6 +80,19 @@ impl NodeLog {
     }
 }
 
+/// Refuses what a server of another version has kept.
+pub fn check_version(kept: Option<&Kept>) -> Result<()> {
+    match kept.map(|kept| kept.blob.as_slice()) {
+        None | Some([VERSION]) => Ok(()),
+        Some(other) => {
+            let found = other.first().copied().unwrap_or_default().into();
+            let way_out =
+                "put the program of that version in its place, which then goes on, or end the mount";
+            Err(other_version("what is kept of this mount", found, VERSION.into(), way_out))
+        }
+    }
+}
+
 fn fresh() -> Result<OwnedFd> {
     commonhold_sys::frames::create("commonhold-nodes", 0).doing("making memory for the nodes of the mount")
 }
@@ -87,4 +106,38 @@ fn read(memory: &OwnedFd) -> io::Result<Vec<u8>> {
 
 fn write(memory: &OwnedFd, bytes: &[u8], at: u64) -> io::Result<()> {
     commonhold_sys::frames::write_in_place(memory, bytes, at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden;
+
+    #[test]
+    fn changes_are_those_of_their_version_and_another_is_refused() {
+        let changes = [
+            Change::Known { node: 3, parent: 2, leaf: "a".into(), object: Some(1 << 100) },
+            Change::Known { node: 4, parent: 3, leaf: "b".into(), object: None },
+            Change::Again { node: 3, times: 5 },
+            Change::Forgotten { node: 3, times: 2 },
+            Change::Unnamed { node: 3 },
+        ];
+        let written = changes.iter().flat_map(|change| postcard::to_stdvec(change).unwrap());
+        let written: Vec<u8> = written.collect();
+        let kept = golden::check(env!("CARGO_MANIFEST_DIR"), "nodes", VERSION.into(), &written);
+        let mut rest = &kept[..];
+        for change in &changes {
+            let (read, after) = postcard::take_from_bytes::<Change>(rest).unwrap();
+            assert_eq!(read, *change);
+            rest = after;
+        }
+        assert!(rest.is_empty());
+        let of = |blob: &[u8]| Kept { key: Key::new(VERSION_KEY), blob: blob.to_vec(), fd: None };
+        check_version(None).unwrap();
+        check_version(Some(&of(&[VERSION]))).unwrap();
+        for blob in [&[VERSION + 1][..], &[0], &[]] {
+            let why = check_version(Some(&of(blob))).unwrap_err();
+            assert!(why.message.contains("another") || why.message.contains("end the mount"), "{why}");
+        }
+    }
 }

@@ -25,7 +25,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::fuse::Device;
 use crate::lock;
-use commonhold::{Heard, ObjectId, Watch};
+use commonhold::{Heard, ObjectId, Watcher};
 use commonhold_keeper::{StateLog, TELLS_KERNEL};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet};
@@ -52,7 +52,7 @@ struct Watched {
 
 #[derive(Default)]
 struct State {
-    watch: Option<Arc<Watch>>,
+    watch: Option<Arc<Watcher>>,
     /// Changes of objects whose numbers nobody here had noted yet.
     early: HashSet<ObjectId>,
     /// Of each node, who opens or closes it there.
@@ -170,12 +170,12 @@ impl Watches {
         }
     }
 
-    fn connection(self: &Arc<Self>) -> Outcome<Arc<Watch>> {
+    fn connection(self: &Arc<Self>) -> Outcome<Arc<Watcher>> {
         let mut state = self.lock();
         if let Some(watch) = &state.watch {
             return Ok(watch.clone());
         }
-        let watch = Arc::new(Watch::begin(&self.host_directory)?);
+        let watch = Arc::new(Watcher::begin(&self.host_directory)?);
         state.watch = Some(watch.clone());
         drop(state);
         let (this, listening) = (self.clone(), watch.clone());
@@ -183,7 +183,7 @@ impl Watches {
         Ok(watch)
     }
 
-    fn listen(self: &Arc<Self>, watch: &Arc<Watch>) {
+    fn listen(self: &Arc<Self>, watch: &Arc<Watcher>) {
         while let Heard::Changed(object) = watch.next() {
             let nodes: Vec<u64> = {
                 let mut state = self.lock();

@@ -113,7 +113,12 @@ impl Error {
             Some(32 | 104 | 107 | 111) => ErrorKind::Disconnected,
             _ => ErrorKind::Io,
         };
-        Self::new(kind, format!("{doing}: {error}"))
+        let way_out = match error.raw_os_error() {
+            Some(23) => ": the machine has no more (sysctl fs.file-max)",
+            Some(24) => ": close some, or raise the limit (ulimit -n)",
+            _ => "",
+        };
+        Self::new(kind, format!("{doing}: {error}{way_out}"))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{CreateOptions, MappingId, Name, ObjectId, Ownership, Protection, Sharing};
 use commonhold_tags::Translated;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// State of one page (Shirriff, section 6, mincore).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,6 +178,14 @@ pub struct MappingInfo {
     pub faults: u64,
 }
 
+/// What messages of this version did not have from the beginning stands at their end: whoever does not know it reads as far as
+/// there, and in a message of who did not know it there is nothing.
+pub(crate) fn late<'d, T: Default + Deserialize<'d>, D: Deserializer<'d>>(
+    from: D,
+) -> std::result::Result<T, D::Error> {
+    Ok(T::deserialize(from).unwrap_or_default())
+}
+
 /// State of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostStatus {
@@ -225,6 +233,38 @@ pub struct HostStatus {
     pub translated: Translated,
     /// Pages that were read or stored in the format of another machine type.
     pub stored_translated: Translated,
+    /// Bytes of memory that direct objects without a file have, beside the budget.
+    #[serde(deserialize_with = "late")]
+    pub direct_bytes: u64,
+    /// Its place in a cluster; none: it is in none.
+    #[serde(deserialize_with = "late")]
+    pub cluster: Option<ClusterStatus>,
+}
+
+/// How a host stands in its cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterStatus {
+    /// What the others call it.
+    pub name: String,
+    /// Where it listens for them.
+    pub address: std::net::SocketAddr,
+    /// Where the registry is, as it was given; empty: in this host.
+    pub registry: String,
+    /// It belongs, and has a lease.
+    pub joined: bool,
+    /// Why it does not, or why it cannot renew its lease.
+    pub trouble: Option<Trouble>,
+}
+
+/// Why a host is not where it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// Of what kind the last failure is.
+    pub kind: crate::ErrorKind,
+    /// What it was.
+    pub why: String,
+    /// For how long nothing but failures came, milliseconds.
+    pub for_ms: u64,
 }
 
 #[cfg(test)]
@@ -263,4 +303,7 @@ pub struct ClusterHost {
     pub through: Option<String>,
     /// It does not belong to the cluster yet, or not any more: objects that hosts share wait.
     pub waits: bool,
+    /// Why it cannot be reached, or waits. In a message it stands behind all hosts: an older program reads as far as there.
+    #[serde(skip)]
+    pub trouble: Option<Trouble>,
 }

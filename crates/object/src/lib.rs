@@ -7,6 +7,9 @@ pub mod coherence;
 pub mod counts;
 pub mod error;
 pub mod fixed;
+pub mod format;
+#[cfg(test)]
+mod golden;
 pub mod info;
 pub mod letters;
 pub mod limits;
@@ -29,13 +32,17 @@ pub use counts::{
 };
 pub use error::{Error, ErrorKind, Result};
 pub use fixed::{Fixed, Part, Places};
+pub use format::Format;
 pub use info::{
-    ClusterHost, EntryInfo, HostStatus, Losses, MappingInfo, ObjectInfo, PageState, Place, Synced,
+    ClusterHost, ClusterStatus, EntryInfo, HostStatus, Losses, MappingInfo, ObjectInfo, PageState, Place,
+    Synced, Trouble,
 };
 pub use letters::misleads;
 pub use map_options::{MapFlags, Protection, Sharing};
 pub use name::Name;
-pub use options::{CHANNEL_TAG, CreateOptions, HEAP_TAG, OnLastDeath, PagerKind, SyncMode, Translation};
+pub use options::{
+    CHANNEL_DESCRIPTION, CreateOptions, HEAP_DESCRIPTION, OnLastDeath, PagerKind, SyncMode, Translation,
+};
 pub use page::{PAGE_SIZE_BYTES, PageRange, page_aligned, pages_of};
 pub use page_size::PageSize;
 pub use permission::{Access, Credentials, Ownership};

@@ -4,8 +4,8 @@
 pub const NAME_BYTES: usize = 1024;
 /// Longest part of a name between two slashes, in bytes.
 pub const NAME_PART_BYTES: usize = 255;
-/// Longest type tag of an object, in bytes.
-pub const TAG_BYTES: usize = 256;
+/// Longest description of an object, in bytes.
+pub const DESCRIPTION_BYTES: usize = 4096;
 /// Largest object: page numbers are 32 bits wide.
 pub const OBJECT_PAGES: u64 = 1 << 32;
 /// Largest object, in bytes.
@@ -27,6 +27,10 @@ pub const MAPPINGS_PER_CLIENT: u64 = 16_384;
 pub const OPEN_OBJECTS_PER_CLIENT: u64 = 4_096;
 /// Page-holding locks one client may have at once on one object.
 pub const LOCKS_PER_CLIENT: u64 = 16_384;
+/// Watches that one client may have at once.
+pub const WATCHES_PER_CLIENT: usize = 1024;
+/// The same of all clients of one user other than root and who runs the host; fewer where the host may open few descriptors.
+pub const WATCHES_PER_ORDINARY_USER: usize = 4096;
 /// Longest message between host and client, in bytes: it must fit the default socket buffer.
 pub const MESSAGE_BYTES: usize = 160 * 1024;
 /// Most descriptors in one message.

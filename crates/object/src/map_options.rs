@@ -23,7 +23,7 @@ pub enum Sharing {
 /// Further wishes for a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MapFlags {
-    /// Hold and pin each page as it comes in (Shirriff, section 8.2, last but one paragraph).
+    /// Hold and pin each page as it comes in (Shirriff, section 8.2, last but one paragraph). It keeps nobody out.
     pub lock: bool,
     /// Fail rather than move when the hinted address is taken.
     pub fixed: bool,

@@ -169,6 +169,8 @@ impl Greeting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::{Header, Kind};
+    use crate::golden;
 
     #[test]
     fn greetings_survive_and_garbage_is_refused() {
@@ -197,5 +199,43 @@ mod tests {
         };
         assert!(version(FRAME_VERSION + 1).contains("upgrade this side"));
         assert!(version(FRAME_VERSION - 1).contains("upgrade that host"));
+    }
+
+    /// Also of what newcomers and the authority say, and of frames: the preamble names the version of all of them. That of
+    /// the messages behind it is pinned elsewhere.
+    #[test]
+    fn greetings_are_those_of_their_version() {
+        let hello = Hello {
+            machine: "little-ieee".into(),
+            version: 3,
+            ..Hello::new([1; 16], HostId(3), "left", 9).unwrap()
+        };
+        let standing = Standing { session: 5, is_new: true, received: 6 };
+        let greetings = [
+            Greeting::Introduction(Introduction { hello: hello.clone(), link: 5, last: 7 }),
+            Greeting::Agreed(standing),
+            Greeting::Accepted(standing),
+            Greeting::Yield,
+            Greeting::Refused("why".into()),
+            Greeting::Relay(Wanted { hello, to: HostId(4) }),
+            Greeting::Relayed,
+        ];
+        let header = Header { received: 8, ..Header::new(Kind::Message, 9, 10).unwrap() };
+        let mut all = vec![preamble(Mode::Tls).to_vec(), header.encode().to_vec()];
+        all.extend(greetings.iter().map(|greeting| greeting.encode().unwrap()));
+        all.extend(crate::joining::samples());
+        let kept = golden::check(
+            env!("CARGO_MANIFEST_DIR"),
+            "greetings",
+            FRAME_VERSION.into(),
+            &golden::together(&all),
+        );
+        let kept = golden::apart(&kept);
+        check_preamble(&kept[0].clone().try_into().unwrap(), Mode::Tls).unwrap();
+        assert_eq!(Header::decode(&kept[1].clone().try_into().unwrap()).unwrap(), header);
+        for (greeting, bytes) in greetings.iter().zip(&kept[2..]) {
+            assert_eq!(&Greeting::decode(&bytes[2..]).unwrap(), greeting);
+        }
+        crate::joining::are_samples(&kept[2 + greetings.len()..]);
     }
 }

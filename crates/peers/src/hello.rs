@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Version of the messages that hosts of this version send each other. Hosts of one cluster speak the same. From the
 /// first release on, whoever changes a message gives it another; a test of the host (`cluster/specimens.rs`) fails
 /// with each change, until it is noted there.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 /// What the two ends of a new connection tell each other first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

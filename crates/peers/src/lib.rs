@@ -11,10 +11,13 @@ pub mod greeting;
 pub mod joining;
 
 mod accept;
+mod address;
 mod certificate;
 mod channel;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+#[cfg(test)]
+mod golden;
 mod handler;
 mod handshake;
 mod hello;
@@ -41,6 +44,7 @@ mod tls;
 mod verify;
 mod who;
 
+pub use address::{HostAddress, Resolver, is_nowhere};
 pub use certificate::{PeerRights, Role, Subject, check_host_name};
 pub use commonhold_coherence::HostId;
 pub use commonhold_object::{Error, ErrorKind, Result};

@@ -100,10 +100,10 @@ impl Peers {
 }
 
 /// A connection that is being made, or why there is none.
-struct Attempt(io::Result<Option<TcpStream>>);
+pub(crate) struct Attempt(io::Result<Option<TcpStream>>);
 
 impl Attempt {
-    fn begin(address: SocketAddr) -> Attempt {
+    pub(crate) fn begin(address: SocketAddr) -> Attempt {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let begun = socket_with(family, SocketType::STREAM, flags, None).and_then(|socket| {
@@ -116,7 +116,7 @@ impl Attempt {
     }
 
     /// The connection, if it is made by then; an error if it never is.
-    fn is_there(&mut self, longest: Duration) -> io::Result<Option<TcpStream>> {
+    pub(crate) fn is_there(&mut self, longest: Duration) -> io::Result<Option<TcpStream>> {
         let until = Instant::now() + longest;
         while let Ok(Some(socket)) = &self.0 {
             let left = until.saturating_duration_since(Instant::now());

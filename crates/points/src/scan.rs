@@ -266,9 +266,19 @@ mod tests {
         );
     }
 
+    /// Where all sources are. In a crate by itself there is nothing to look through.
+    fn checkout() -> Option<&'static Path> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?;
+        let is_there = root.join("crates/points/src/scan.rs").is_file();
+        if !is_there {
+            eprintln!("skipped: the crate is by itself, without the sources that this looks through");
+        }
+        is_there.then_some(root)
+    }
+
     #[test]
     fn mutants_have_a_line_each() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let Some(root) = checkout() else { return };
         let list = std::fs::read_to_string(root.join("tests/mutants")).unwrap();
         let lines = list.lines().filter(|line| !line.starts_with('#'));
         let mut listed: Vec<String> =
@@ -288,7 +298,7 @@ mod tests {
 
     #[test]
     fn every_call_in_the_sources_has_a_point() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+        let Some(root) = checkout() else { return };
         let found = scan(root).unwrap();
         assert!(found.points.len() > 100, "{:?}", found.points);
         assert_eq!(found.bare, [""; 0]);

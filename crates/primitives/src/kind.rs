@@ -1,4 +1,4 @@
-//! Which primitive an object holds. An object's tag says it, with the numbers that it begins with:
+//! Which primitive an object holds. An object's description says it, with the numbers that it begins with:
 //! they are there as soon as the object is.
 
 use crate::members;
@@ -38,11 +38,11 @@ impl Kind {
     /// The most parties of a barrier.
     pub const MOST_PARTIES: u32 = 1 << 20;
 
-    /// What an object's tag says; `None`: it is no primitive.
-    pub fn of_tag(tag: &str) -> Option<Kind> {
-        let (word, number) = match tag.strip_prefix(PREFIX)?.split_once(':') {
+    /// What an object's description says; `None`: it is no primitive.
+    pub fn of_description(description: &str) -> Option<Kind> {
+        let (word, number) = match description.strip_prefix(PREFIX)?.split_once(':') {
             Some((word, number)) => (word, Some(number.parse::<u32>().ok()?)),
-            None => (tag.strip_prefix(PREFIX)?, None),
+            None => (description.strip_prefix(PREFIX)?, None),
         };
         let kind = match (word, number) {
             ("mutex", None) => Kind::Mutex,
@@ -56,14 +56,14 @@ impl Kind {
         kind.is_valid().then_some(kind)
     }
 
-    /// What an object of that tag and size holds: so many of a kind, and no part of one. `None`: no
-    /// primitives, whatever its tag says. (One that is larger than they become would be looked through
+    /// What an object of that description and size holds: so many of a kind, and no part of one. `None`: no
+    /// primitives, whatever its description says. (One that is larger than they become would be looked through
     /// as often as somebody closes it.)
-    pub fn of_object(tag: &str, size_bytes: u64) -> Option<Kind> {
+    pub fn of_object(description: &str, size_bytes: u64) -> Option<Kind> {
         let fits = |kind: &Kind| {
             (1..=kind.most_bytes()).contains(&size_bytes) && size_bytes.is_multiple_of(kind.bytes() as u64)
         };
-        Kind::of_tag(tag).filter(fits)
+        Kind::of_description(description).filter(fits)
     }
 
     /// Whether its number can be.
@@ -84,8 +84,8 @@ impl Kind {
         }
     }
 
-    /// The tag of its objects.
-    pub fn tag(self) -> String {
+    /// The description of its objects.
+    pub fn description(self) -> String {
         match self {
             Kind::Semaphore { value } => format!("{PREFIX}semaphore:{value}"),
             Kind::Barrier { parties } => format!("{PREFIX}barrier:{parties}"),
@@ -150,13 +150,13 @@ mod tests {
             Kind::Counter,
         ];
         for kind in all {
-            assert_eq!(Kind::of_tag(&kind.tag()), Some(kind));
+            assert_eq!(Kind::of_description(&kind.description()), Some(kind));
             assert!(kind.bytes() % 64 == 0);
         }
         let others =
             ["", "mutex", "sync:", "sync:mutex:1", "sync:semaphore", "sync:semaphore:-1", "sync:barrier:0"];
-        assert!(others.into_iter().all(|tag| Kind::of_tag(tag).is_none()));
-        assert_eq!(Kind::of_tag("sync:semaphore:4294967295"), None);
-        assert_eq!(Kind::of_tag("sync:barrier:99999999"), None);
+        assert!(others.into_iter().all(|description| Kind::of_description(description).is_none()));
+        assert_eq!(Kind::of_description("sync:semaphore:4294967295"), None);
+        assert_eq!(Kind::of_description("sync:barrier:99999999"), None);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! | file | does |
 //! |---|---|
-//! | `kind` | which primitive, how many bytes it has, and how an object's tag says so |
+//! | `kind` | which primitive, how many bytes it has, and how an object's description says so |
 //! | `memory` | what a primitive needs of its memory: words, sleep |
 //! | `mutex` | one word that holds its owner |
 //! | `condition`, `rwlock`, `semaphore`, `barrier`, `counter` | the others |

@@ -20,6 +20,8 @@ pub mod elf;
 mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+#[cfg(test)]
+mod golden;
 mod guard;
 mod label;
 mod library;

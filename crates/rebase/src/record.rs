@@ -66,3 +66,28 @@ pub fn encode(entries: &[Entry<'_>]) -> Vec<u8> {
     debug_assert!(commonhold_record::Record::new(&record).is_some());
     record
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden;
+    use commonhold_record::{Record, version};
+
+    #[test]
+    fn records_are_those_of_their_version() {
+        let state = |n| State { device: n, inode: n + 1, size: n + 2, modified_ns: -3, changed_ns: 4 };
+        let entry = |path: &'static str, copy| Entry { path: OsStr::new(path), copy, state: state(10) };
+        let copied = Copied { path: OsStr::new("/copies/key/libc.so"), dynamic: 1 << 40, state: state(20) };
+        let written =
+            encode(&[entry("/bin/a", None), entry("/lib/ld.so", None), entry("/lib/libc.so", Some(copied))]);
+        let number = (MAGIC[7] - b'0').into();
+        let mut kept = golden::check(env!("CARGO_MANIFEST_DIR"), "record", number, &written);
+        let record = Record::new(&kept).unwrap();
+        let files: Vec<_> = record.files().map(|file| (file.path, file.copy, file.dynamic)).collect();
+        assert_eq!(files[2], (&b"/lib/libc.so\0"[..], &b"/copies/key/libc.so\0"[..], 1 << 40));
+        assert_eq!((files.len(), version(&kept)), (3, Some(MAGIC[7])));
+        kept[7] += 1;
+        assert_eq!((Record::new(&kept).is_none(), version(&kept)), (true, Some(MAGIC[7] + 1)));
+        assert_eq!(version(b"CHREBA"), None);
+    }
+}

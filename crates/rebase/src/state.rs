@@ -7,7 +7,7 @@ use crate::plan::state_of;
 use crate::store::Store;
 use crate::{Error, Result};
 use commonhold_images::ranges::Range;
-use commonhold_record::{File, Record};
+use commonhold_record::{File, MAGIC, Record};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -28,6 +28,8 @@ pub enum State {
     },
     /// It has no record: it could not be set, and `update` says why.
     Unset,
+    /// Its record is of another version: it is started as if it were not set, until `update`.
+    OtherVersion,
 }
 
 fn path(bytes: &[u8]) -> PathBuf {
@@ -46,6 +48,9 @@ pub fn of(store: &Store, program: &Path) -> Result<State> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(State::Unset),
         Err(error) => return Err(Error::file(&at)(error)),
     };
+    if is_other(&bytes) {
+        return Ok(State::OtherVersion);
+    }
     let Some(record) = Record::new(&bytes) else { return Ok(State::Unset) };
     // As a start finds it: what others could have written is none.
     let foreign = (!is_our_file(&at)).then_some(at);
@@ -59,11 +64,21 @@ pub fn of(store: &Store, program: &Path) -> Result<State> {
     }
 }
 
+/// Whether it is a record that another version of Commonhold made.
+fn is_other(bytes: &[u8]) -> bool {
+    commonhold_record::version(bytes).is_some_and(|version| version != MAGIC[7])
+}
+
 /// Keys of copies that a record names or a process maps.
 fn used(store: &Store) -> Result<BTreeSet<String>> {
     store.remove_records_of_copies()?;
     let mut used = store.mapped();
     for bytes in store.records()? {
+        if is_other(&bytes) {
+            let why = "a program's record is of another version of Commonhold, and what it needs is not known: nothing \
+                       was removed; run `commonhold rebase update` with the version that is to be used";
+            return Err(Error::store(store.root(), why));
+        }
         let record = Record::new(&bytes);
         let copies = record.iter().flat_map(Record::files).map(|file| path(file.copy));
         used.extend(

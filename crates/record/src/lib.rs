@@ -93,6 +93,11 @@ fn string(bytes: &[u8], at: usize) -> Option<&[u8]> {
     rest.get(..=end)
 }
 
+/// Which version of a record these bytes begin as; none: they are no record.
+pub fn version(bytes: &[u8]) -> Option<u8> {
+    bytes.strip_prefix(&MAGIC[..7])?.first().copied()
+}
+
 impl<'a> Record<'a> {
     /// The record in these bytes; none if it is damaged or of another version.
     pub fn new(bytes: &'a [u8]) -> Option<Record<'a>> {

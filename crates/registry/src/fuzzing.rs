@@ -67,7 +67,7 @@ fn values() -> Values {
         options: CreateOptions {
             size_bytes: id << 12,
             pager: if id == 2 { PagerKind::File } else { PagerKind::Anonymous },
-            tag: "<u4".into(),
+            description: "<u4".into(),
             ..CreateOptions::default()
         },
         file: (id == 2).then(|| file.clone()),

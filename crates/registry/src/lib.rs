@@ -12,6 +12,8 @@ mod cut_off;
 mod file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+#[cfg(test)]
+mod golden;
 mod moving;
 mod open;
 mod quota;
@@ -25,12 +27,14 @@ pub use change::Renaming;
 pub use create::{NewObject, Prepared};
 pub use quota::{Quota, Quotas};
 pub use record::{BackingFile, Entry, ObjectRecord};
+pub use store::VERSION;
 
 use commonhold_object::{Access, Credentials, Error, ErrorKind, Name, ObjectId, Ownership, Result};
 use records::Records;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 use store::Store;
 use tree::{Node, Tree};
 
@@ -63,10 +67,33 @@ impl Identities {
     }
 }
 
+fn path_in(directory: &Path) -> PathBuf {
+    directory.join("meta.redb")
+}
+
 impl Registry {
+    /// Refuses `directory/meta.redb` of another version, or damaged. A host may be using it: nothing of it is changed.
+    pub fn check(directory: &Path) -> Result<()> {
+        /// Looks before it counts as damaged: while it is read the host may write.
+        const LOOKS: usize = 10;
+        const PAUSE: Duration = Duration::from_millis(20);
+        let path = path_in(directory);
+        let mut found = Ok(());
+        for _ in 0..LOOKS {
+            let Ok(bytes) = std::fs::read(&path) else { return Ok(()) };
+            found = open::contents_of(&path, bytes)
+                .and_then(|contents| restore::build(&path, contents).map(drop));
+            match &found {
+                Err(error) if error.kind != ErrorKind::Version => std::thread::sleep(PAUSE),
+                _ => break,
+            }
+        }
+        found
+    }
+
     /// Opens `directory/meta.redb`, or begins it. The caller has the lock of the directory. Refused, and the file left alone, when it is of a newer version, or damaged.
     pub fn open(directory: &Path, quotas: Quotas) -> Result<Registry> {
-        let path = directory.join("meta.redb");
+        let path = path_in(directory);
         let (store, contents) = Store::open(&path)?;
         let (tree, records) = restore::build(&path, contents)?;
         let boot_id =

@@ -203,11 +203,12 @@ fn check_version(path: &Path, database: &Database) -> Result<()> {
     }
     let writer = transaction.open_table(WRITER).ok().and_then(|table| table.get("program").ok().flatten());
     let writer = writer.map_or_else(|| "another version".to_owned(), |program| program.value().to_owned());
+    let way_out = if found > VERSION { "upgrade this program" } else { "use the program that wrote it" };
     Err(Error::new(
         ErrorKind::Version,
         format!(
             "{} was written by Commonhold {writer} (version {found} of the state; this is {}, which knows {VERSION}): \
-             upgrade this program; nothing was changed",
+             {way_out}; nothing was changed",
             path.display(),
             env!("CARGO_PKG_VERSION")
         ),

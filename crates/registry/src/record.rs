@@ -78,3 +78,46 @@ pub enum Entry {
         ownership: Ownership,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{VERSION, golden};
+
+    #[test]
+    fn records_are_those_of_their_version() {
+        let name = |name: &str| Name::new(name).unwrap();
+        let options =
+            CreateOptions { size_bytes: 1 << 20, description: "<u4".into(), ..CreateOptions::default() };
+        let record = ObjectRecord {
+            id: ObjectId(7),
+            uuid: 1 << 100,
+            name: Some(name("/lab/weights")),
+            first_name: name("/lab/first"),
+            ownership: Ownership { uid: 1, gid: 2, mode: 0o640 },
+            options,
+            file: Some(BackingFile {
+                path: "/data/weights".into(),
+                device: 3,
+                inode: 4,
+                owner_uid: 5,
+                read_only: true,
+            }),
+            nonce: 1 << 99,
+            charged_bytes: 6,
+            charged_uid: 8,
+            boot_id: "boot".into(),
+            is_elsewhere: true,
+        };
+        let plain =
+            ObjectRecord { name: None, file: None, options: CreateOptions::default(), ..record.clone() };
+        let all = golden::together(&[&record, &plain].map(|one| postcard::to_stdvec(one).unwrap()));
+        let kept = golden::check(env!("CARGO_MANIFEST_DIR"), "records", VERSION, &all);
+        let kept: Vec<ObjectRecord> =
+            golden::apart(&kept).iter().map(|one| postcard::from_bytes(one).unwrap()).collect();
+        assert_eq!(kept, [record.clone(), plain]);
+        let bytes = postcard::to_stdvec(&record.ownership).unwrap();
+        let kept = golden::check(env!("CARGO_MANIFEST_DIR"), "directory", VERSION, &bytes);
+        assert_eq!(postcard::from_bytes::<Ownership>(&kept).unwrap(), record.ownership);
+    }
+}

@@ -33,7 +33,14 @@ const OF_THE_KERNEL: [(&str, u32); 20] = [
     ("fusectl", 0x6573_5543),
 ];
 const TMPFS: u32 = 0x0102_1994;
+const RAMFS: u32 = 0x8584_58f6;
 const HUGETLBFS: u32 = 0x9584_58f6;
+
+/// Whether a file is of a file system that is memory alone: no page of it is ever written back. False if that cannot be told.
+pub fn is_in_memory(file: impl AsFd) -> bool {
+    let found = rustix::fs::fstatfs(file).map(|found| found.f_type as u32);
+    found.is_ok_and(|kind| [TMPFS, RAMFS].contains(&kind))
+}
 
 /// Whether files of that file system are the kernel itself, a process or a device.
 pub fn is_of_the_kernel(file_system: &str) -> bool {

@@ -21,11 +21,14 @@ const PAGE_IS_WPALLOWED: u64 = 1 << 0;
 const PAGE_IS_WRITTEN: u64 = 1 << 1;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
+/// Refuse a range in which something else is mapped.
+const PM_SCAN_CHECK_WPASYNC: u64 = 1 << 1;
 /// _IOWR('f', 16, struct pm_scan_arg)
 const PAGEMAP_SCAN: libc::c_ulong =
     (3 << 30) | ((size_of::<ScanArgument>() as u64) << 16) | ((b'f' as u64) << 8) | 16;
 
 #[repr(C)]
+#[derive(Default)]
 struct ScanArgument {
     size: u64,
     flags: u64,
@@ -89,22 +92,52 @@ impl Pagemap {
     /// write protection, in order. Addresses that no answer covers are no longer mapped that way: whatever was
     /// known of them is lost.
     pub fn scan(&self, start: u64, end: u64, mut each: impl FnMut(Found)) -> Result<(), Errno> {
+        let all = ScanArgument {
+            category_anyof_mask: PAGE_IS_WPALLOWED,
+            return_mask: PAGE_IS_WPALLOWED | PAGE_IS_WRITTEN | PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+            ..ScanArgument::default()
+        };
+        self.ask(&all, start, end, |region| {
+            each(Found {
+                start: region.start,
+                end: region.end,
+                written: region.categories & PAGE_IS_WRITTEN != 0,
+                present: region.categories & PAGE_IS_PRESENT != 0,
+                swapped: region.categories & PAGE_IS_SWAPPED != 0,
+            });
+        })
+    }
+
+    /// Tells, in order, the runs of addresses that were written, or have no entry: in a fifth of the time, by the kernel's
+    /// short way for this question alone. Of addresses that are not mapped it says nothing. PERM: some lie under another
+    /// protection.
+    pub fn scan_written(&self, start: u64, end: u64, mut each: impl FnMut(u64, u64)) -> Result<(), Errno> {
+        let written = ScanArgument {
+            flags: PM_SCAN_CHECK_WPASYNC,
+            category_mask: PAGE_IS_WRITTEN,
+            return_mask: PAGE_IS_WRITTEN,
+            ..ScanArgument::default()
+        };
+        self.ask(&written, start, end, |region| each(region.start, region.end))
+    }
+
+    fn ask(
+        &self,
+        question: &ScanArgument,
+        start: u64,
+        end: u64,
+        mut each: impl FnMut(&PageRegion),
+    ) -> Result<(), Errno> {
         let mut regions = [PageRegion::default(); 512];
         let mut at = start;
         while at < end {
             let mut argument = ScanArgument {
                 size: size_of::<ScanArgument>() as u64,
-                flags: 0,
                 start: at,
                 end,
-                walk_end: 0,
                 vec: regions.as_mut_ptr() as u64,
                 vec_len: regions.len() as u64,
-                max_pages: 0,
-                category_inverted: 0,
-                category_mask: 0,
-                category_anyof_mask: PAGE_IS_WPALLOWED,
-                return_mask: PAGE_IS_WPALLOWED | PAGE_IS_WRITTEN | PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+                ..*question
             };
             // SAFETY: the argument has the size it states, and vec/vec_len name the live array `regions`; the
             // kernel writes only to those. Its request number is unambiguous on procfs (see from_fd).
@@ -112,15 +145,7 @@ impl Pagemap {
             if n < 0 {
                 return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO));
             }
-            for region in &regions[..(n as usize).min(regions.len())] {
-                each(Found {
-                    start: region.start,
-                    end: region.end,
-                    written: region.categories & PAGE_IS_WRITTEN != 0,
-                    present: region.categories & PAGE_IS_PRESENT != 0,
-                    swapped: region.categories & PAGE_IS_SWAPPED != 0,
-                });
-            }
+            regions[..(n as usize).min(regions.len())].iter().for_each(&mut each);
             if argument.walk_end <= at {
                 return Ok(());
             }

@@ -37,7 +37,9 @@ pub struct Spin {
 impl Spin {
     /// One that has tried nothing, and looks for so long at most.
     pub fn new(longest: Duration) -> Spin {
-        let several_processors = std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
+        // Not the standard library's count, which reads files of control groups.
+        let processors = rustix::thread::sched_getaffinity(None);
+        let several_processors = processors.is_ok_and(|set| set.count() > 1);
         Self::looking(if several_processors { longest } else { Duration::ZERO })
     }
 

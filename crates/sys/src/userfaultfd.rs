@@ -331,6 +331,13 @@ impl Userfaultfd {
         }
     }
 
+    /// How the kernel refuses to copy from `source`, which cannot be read. Nothing is changed, and nobody woken.
+    pub(crate) fn refusal_of_copy(&self, start: u64, source: u64, len: u64) -> Option<Errno> {
+        const DONT_WAKE: u64 = 1;
+        let mut copy = Copy { dst: start, src: source, len, mode: DONT_WAKE, copied: 0 };
+        self.ioctl(UFFDIO_COPY, &mut copy).err()
+    }
+
     /// Maps frames that exist already at `start`. Wakes who waits there.
     #[cfg_attr(feature = "faults", track_caller)]
     pub fn continue_(&self, start: u64, len: u64, protect: bool) -> Progress {

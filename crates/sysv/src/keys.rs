@@ -1,7 +1,7 @@
 //! Segments that all hosts of a cluster know by their keys.
 //!
 //! The bytes are in a strict object, which has the key's name and can be opened on every host. Each machine has a twin of its
-//! own for it, and beside the twin, where other segments have their bytes, a *link*: an object of one byte, whose tag says which
+//! own for it, and beside the twin, where other segments have their bytes, a *link*: an object of one byte, whose description says which
 //! object the twin is for. The host gives its name to nobody but the twin's maker. So whoever finds a twin finds the object that
 //! it was made for, or none: never another one of the same key.
 
@@ -17,8 +17,8 @@ use commonhold_object::system_v::{KEY_BEGINNING, key_name, key_of};
 use libc::{IPC_CREAT, IPC_EXCL, IPC_SET, SHM_NORESERVE, c_int};
 use std::time::{Duration, Instant};
 
-/// What a link's tag begins with.
-const TAG: &str = "system-v-key ";
+/// What a link's description begins with.
+const DESCRIPTION: &str = "system-v-key ";
 
 /// What a twin is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +30,9 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// What a tag says.
-    pub(crate) fn of(tag: &str) -> Option<Link> {
-        let mut words = tag.strip_prefix(TAG)?.split(' ');
+    /// What a description says.
+    pub(crate) fn of(description: &str) -> Option<Link> {
+        let mut words = description.strip_prefix(DESCRIPTION)?.split(' ');
         let key = u32::from_str_radix(words.next()?, 16).ok()?.cast_signed();
         let object = u128::from_str_radix(words.next()?, 16).ok()?;
         let bytes = words.next()?.parse().ok()?;
@@ -52,8 +52,8 @@ impl Link {
 
     /// How to make it.
     fn options(&self) -> CreateOptions {
-        let tag = format!("{TAG}{:08x} {:032x} {}", self.key, self.object, self.bytes);
-        CreateOptions { size_bytes: 1, tag, reserve: Some(false), ..CreateOptions::default() }
+        let description = format!("{DESCRIPTION}{:08x} {:032x} {}", self.key, self.object, self.bytes);
+        CreateOptions { size_bytes: 1, description, reserve: Some(false), ..CreateOptions::default() }
     }
 
     /// What is known of its object; none: it has lost its name, or the twin has another key than the link says.
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn a_link_says_what_was_written() {
         let link = Link { key: -2, object: u128::MAX / 3, bytes: 5000 };
-        assert_eq!(Link::of(&link.options().tag), Some(link));
+        assert_eq!(Link::of(&link.options().description), Some(link));
         for bad in [
             "",
             "system-v 5000",

@@ -22,8 +22,8 @@ pub const TWIN_BYTES: usize = 3076;
 /// How long the process that made a twin may take to make the object, as long as it lives.
 const BEING_MADE: Duration = Duration::from_secs(20);
 
-/// What a segment's tag begins with; its bytes follow.
-const TAG: &str = "system-v ";
+/// What a segment's description begins with; its bytes follow.
+const DESCRIPTION: &str = "system-v ";
 
 /// The object of a segment.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub(crate) fn options(bytes: usize, mode: i32, translation: Translation, reserve
     CreateOptions {
         size_bytes: bytes as u64,
         mode: mode as u32 & 0o666,
-        tag: format!("{TAG}{bytes}"),
+        description: format!("{DESCRIPTION}{bytes}"),
         translation,
         reserve: Some(reserve || translation != Translation::Paged),
         ..CreateOptions::default()
@@ -80,13 +80,13 @@ pub(crate) fn options(bytes: usize, mode: i32, translation: Translation, reserve
 }
 
 pub(crate) fn bytes_of(info: &ObjectInfo) -> Option<usize> {
-    let bytes = info.options.tag.strip_prefix(TAG)?.parse().ok()?;
+    let bytes = info.options.description.strip_prefix(DESCRIPTION)?.parse().ok()?;
     (bytes as u64 <= info.options.size_bytes).then_some(bytes)
 }
 
 /// What an object that has a segment's name is: the bytes of the segment, and whether they are elsewhere.
 fn content(info: &ObjectInfo) -> Option<(usize, Option<Link>)> {
-    match Link::of(&info.options.tag) {
+    match Link::of(&info.options.description) {
         Some(link) => Some((link.bytes, Some(link))),
         None => Some((bytes_of(info)?, None)),
     }

@@ -21,8 +21,8 @@ pub use bytes::{copy, read, write, zero};
 pub use guards::Guards;
 pub use revoking::{Action, DEADLINE_MS, Event, Revocations};
 
-/// What the tag of an object says that is an arena.
-pub const TAG: &str = "arena";
+/// What the description of an object says that is an arena.
+pub const DESCRIPTION: &str = "arena";
 /// What the name of one begins with that the host made, and removes when it is empty.
 pub const NAME: &str = ".arena-";
 

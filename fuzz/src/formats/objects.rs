@@ -2,13 +2,8 @@
 
 use super::{Format, encoded};
 use commonhold_host::fuzzing::{questions, sample_questions};
-use commonhold_object::wire::{
-    Event, FromHost, Header, HelloReply, MapRequest, PagerReply, Reply, Request, decode, encode, split,
-};
-use commonhold_object::{
-    Access, CreateOptions, EntryInfo, Error, ErrorKind, MapFlags, MappingId, Name, ObjectId, Ownership,
-    PageState, Protection, SessionId, Sharing, Synced, Tagging,
-};
+use commonhold_object::wire::{FromHost, Header, Reply, Request, decode, encode, samples, split};
+use commonhold_object::{Name, PageState};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Debug;
@@ -63,100 +58,12 @@ fn replies(bytes: &[u8]) {
     });
 }
 
-fn tagging() -> Tagging {
-    Tagging { offset: 4096, length: 0, tag: "{24: 0 int32, 8 float64*2}".into() }
-}
-
-fn name() -> Name {
-    Name::new("/lab/weights").expect("a name")
-}
-
 fn sample_requests() -> Vec<Vec<u8>> {
-    let (object, offset, length) = (ObjectId(7), 4096, 8192);
-    let map = MapRequest {
-        mapping: MappingId(3),
-        object,
-        address: 0x7f00_0000_0000,
-        length,
-        offset,
-        protection: Protection::ReadWrite,
-        sharing: Sharing::Shared,
-        flags: MapFlags::default(),
-        with_descriptors: true,
-        with_claims: false,
-    };
-    let options = CreateOptions { size_bytes: 1 << 20, tag: "<u4".into(), ..CreateOptions::default() };
-    let all = [
-        Request::Hello { program: "a".into() },
-        Request::Return { session: SessionId(9) },
-        Request::Reattach { object, access: Access::ReadWrite },
-        Request::Create { name: name(), options, nonce: 1 << 100, in_directory: false },
-        Request::Open { name: name(), access: Access::Read },
-        Request::Close { object },
-        Request::Stat { name: name() },
-        Request::List { directory: name(), after: Some(name()) },
-        Request::Resize { name: name(), size_bytes: length, of: None },
-        Request::Rename { from: name(), to: name(), replace: true, of: None },
-        Request::MakeDirectory { name: name(), mode: 0o755 },
-        Request::ResizeOpened {
-            object,
-            size_bytes: length,
-            sizing: commonhold_object::wire::Sizing::Exactly,
-        },
-        Request::SetModified { name: name(), modified_ns: 5, of: None },
-        Request::Tag { name: name(), of: None, tagging: tagging() },
-        Request::TagOpened { object, tagging: tagging() },
-        Request::SetMode { name: name(), mode: 0o644, of: None },
-        Request::SetOwner { name: name(), uid: Some(1), gid: None, of: None },
-        Request::Map(map),
-        Request::Unmap { address: 0x7f00_0000_0000, length },
-        Request::Sync { object, offset, length, freeze: true },
-        Request::Lock { object, offset, length },
-        Request::Incore { object, first_page: 1, pages: 2 },
-        Request::Status,
-        Request::Stop { force: true },
-        Request::Replace { program: Some("/bin/a".into()), keeper: true },
-        Request::ServePager { pager: name() },
-        Request::PagerAnswer { call: 5, result: PagerReply::Data(vec![1; 64]) },
-        Request::PagerAnswer { call: 5, result: PagerReply::Failed("no".into()) },
-        Request::Counts { name: None, after: Some(object), hottest: 3 },
-        Request::Trace { name: name(), place: None },
-        Request::Watch { object },
-        Request::Snapshot(commonhold_object::wire::SnapshotRequest {
-            of: object,
-            offset: 4096,
-            length: 0,
-            name: name(),
-            mode: 0o640,
-            writable: true,
-            whole: false,
-            nonce: 7,
-        }),
-        Request::Place { object },
-        Request::Released { object, given: 1 << 50 },
-    ];
-    both(&all)
+    both(&samples::requests())
 }
 
 fn sample_replies() -> Vec<Vec<u8>> {
-    let ownership = Ownership { uid: 1, gid: 2, mode: 0o640 };
-    let entry = EntryInfo::Directory { name: name(), ownership };
-    let hello = HelloReply { session: SessionId(1), version: "0.1".into(), kernel_faults: true };
-    let replies = [
-        Reply::Done,
-        Reply::Hello(hello),
-        Reply::Entry(Box::new(entry.clone())),
-        Reply::Entries { entries: vec![entry], more: true },
-        Reply::PageStates(vec![0, 1, 2, 3, 128, 255]),
-        Reply::Pages(7),
-        Reply::Synced(Synced { pages: 8, loss_generation: 9 }),
-        Reply::Locked { pinned: true },
-    ];
-    let mut all: Vec<FromHost> = replies.map(|reply| FromHost::Reply(Ok(reply))).into();
-    all.push(FromHost::Reply(Err(Error::new(ErrorKind::Permission, "no"))));
-    all.push(FromHost::Event(Event::HostReplaced { generation: 2 }));
-    all.push(FromHost::Event(Event::PageOut { call: 1, object: "/a".into(), offset: 0, data: vec![1; 64] }));
-    both(&all)
+    both(&samples::replies())
 }
 
 /// With header and without.

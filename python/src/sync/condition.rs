@@ -4,7 +4,7 @@ use super::methods;
 use super::mutex::Mutex;
 use super::named::{Create, Named, Opening, creating};
 use crate::interrupts::{SIGNAL_CHECK, is_main_thread};
-use crate::options::natural;
+use crate::options::{name as object_name, natural};
 use crate::patience::{deadline, in_time, until};
 use commonhold::{ErrorKind, Wait};
 use pyo3::prelude::*;
@@ -58,7 +58,7 @@ methods! { Condition,
     #[pyo3(signature = (name, mutex, create = Create::IfMissing, *, mode = 0o600, count = 1, hosts = false, host = None))]
     fn new(
         py: Python<'_>,
-        name: String,
+        #[pyo3(from_py_with = object_name)] name: String,
         mutex: Py<Mutex>,
         #[pyo3(from_py_with = creating)] create: Create,
         #[pyo3(from_py_with = natural)] mode: u32,

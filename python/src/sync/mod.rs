@@ -26,7 +26,7 @@ macro_rules! methods {
             #[pyo3(signature = (name, create = Create::IfMissing, *, mode = 0o600, count = 1, hosts = false, host = None))]
             fn new(
                 py: Python<'_>,
-                name: String,
+                #[pyo3(from_py_with = object_name)] name: String,
                 #[pyo3(from_py_with = creating)] create: Create,
                 #[pyo3(from_py_with = natural)] mode: u32,
                 #[pyo3(from_py_with = natural)] count: u32,
@@ -60,10 +60,10 @@ macro_rules! methods {
                 self.named.is_closed()
             }
 
-            /// The object's number: never used twice by a host.
+            /// What no other object has, of any host.
             #[getter]
-            fn _id(&self, py: Python<'_>) -> PyResult<u64> {
-                self.named.id(py)
+            fn _uuid(&self, py: Python<'_>) -> PyResult<u128> {
+                self.named.uuid(py)
             }
 
             /// Gives it up; the object stays. Who has it lets it go before.
@@ -83,14 +83,14 @@ macro_rules! methods {
                 self.named.repr(stringify!($class))
             }
 
-            /// Pickled as its host, name and number: another process opens it by name, and refuses
+            /// Pickled as its host, name and identity: another process opens it by name, and refuses
             /// another object.
             fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
                 let py = slf.py();
                 let this = slf.get();
-                let (host, name, id, index) = this.named.place(py)?;
+                let (host, name, uuid, index) = this.named.place(py)?;
                 let open_same = py.import("commonhold._sync")?.getattr("open_same")?;
-                let how = (slf.get_type(), host, name, id, index, this.others(py)?);
+                let how = (slf.get_type(), host, name, uuid, index, this.others(py)?);
                 (open_same, how).into_pyobject(py).map(Bound::into_any)
             }
 

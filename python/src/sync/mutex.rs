@@ -4,7 +4,7 @@ use super::methods;
 use super::named::{Create, Named, Opening, creating};
 use crate::errors::OrRaise;
 use crate::interrupts::SIGNAL_CHECK;
-use crate::options::natural;
+use crate::options::{name as object_name, natural};
 use crate::patience::{deadline, in_time, until};
 use commonhold::{ErrorKind, Wait};
 use pyo3::prelude::*;

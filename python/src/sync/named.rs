@@ -136,8 +136,8 @@ impl<T: Primitive> Named<T> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 
-    pub(super) fn id(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(self.opened(py)?.this.object().id().0)
+    pub(super) fn uuid(&self, py: Python<'_>) -> PyResult<u128> {
+        Ok(self.opened(py)?.this.object().uuid())
     }
 
     pub(super) fn count(&self, py: Python<'_>) -> PyResult<usize> {
@@ -159,13 +159,13 @@ impl<T: Primitive> Named<T> {
         Ok(named)
     }
 
-    /// How another process finds it: its host, the name that it has now, the object's number, and
+    /// How another process finds it: its host, the name that it has now, the object's identity, and
     /// which one of it.
-    pub(super) fn place(&self, py: Python<'_>) -> PyResult<(PathBuf, String, u64, u32)> {
+    pub(super) fn place(&self, py: Python<'_>) -> PyResult<(PathBuf, String, u128, u32)> {
         let open = self.opened(py)?;
         let directory = open.host.state_directory().to_owned();
         let object = Opened { host: open.host, object: open.this.object().clone() };
-        Ok((directory, object.name(py)?, object.object.id().0, self.index))
+        Ok((directory, object.name(py)?, object.object.uuid(), self.index))
     }
 
     pub(super) fn repr(&self, class: &str) -> String {

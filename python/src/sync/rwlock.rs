@@ -4,7 +4,7 @@ use super::methods;
 use super::named::{Create, Named, Opening, creating};
 use crate::errors::OrRaise;
 use crate::interrupts::SIGNAL_CHECK;
-use crate::options::natural;
+use crate::options::{name as object_name, natural};
 use crate::patience::{deadline, until};
 use commonhold::{ErrorKind, Result, Wait};
 use pyo3::prelude::*;

@@ -4,7 +4,7 @@ use super::methods;
 use super::named::{Create, Named, Opening, creating};
 use crate::errors::OrRaise;
 use crate::interrupts::{self, SIGNAL_CHECK};
-use crate::options::{natural, natural_or_none};
+use crate::options::{name as object_name, natural, natural_or_none};
 use crate::patience::{deadline, in_time, patiently, until};
 use commonhold::{Error, ErrorKind};
 use pyo3::prelude::*;
@@ -64,7 +64,7 @@ methods! { Semaphore,
     #[pyo3(signature = (name, value = 1, create = Create::IfMissing, *, mode = 0o600, count = 1, hosts = false, host = None))]
     fn new(
         py: Python<'_>,
-        name: String,
+        #[pyo3(from_py_with = object_name)] name: String,
         #[pyo3(from_py_with = natural)] value: u32,
         #[pyo3(from_py_with = creating)] create: Create,
         #[pyo3(from_py_with = natural)] mode: u32,
@@ -135,7 +135,7 @@ methods! { Barrier,
     #[pyo3(signature = (name, parties = None, create = Create::IfMissing, *, mode = 0o600, count = 1, hosts = false, host = None))]
     fn new(
         py: Python<'_>,
-        name: String,
+        #[pyo3(from_py_with = object_name)] name: String,
         #[pyo3(from_py_with = natural_or_none)] parties: Option<u32>,
         #[pyo3(from_py_with = creating)] create: Create,
         #[pyo3(from_py_with = natural)] mode: u32,

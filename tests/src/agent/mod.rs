@@ -28,7 +28,7 @@
 //! link M count seed     walk ADDRESS seed     occupy ADDRESS length     still-own ADDRESS length
 //! tag O offset length TYPE       tag-name /name offset length TYPE       tags O
 //! numbers fill|check M first count seed MACHINE TYPE    (as that machine has them)
-//! channel verb C …     (see `channels`)     by-name verb …     (see `primitives`)
+//! channel verb C …     (see `channels`)     by-name verb …     (see `primitives`)     watching verb … (see `watches`)
 //! record M O registers path host process writes% pause-us sync-every      (notes every read and write; see `history`)
 //! ```
 
@@ -43,8 +43,9 @@ mod pinned;
 mod primitives;
 mod process;
 mod typed;
+mod watches;
 
-use commonhold::{Channel, Host, Mapping, Object};
+use commonhold::{Channel, Host, Mapping, Object, Watch};
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
 use std::os::fd::OwnedFd;
@@ -82,6 +83,7 @@ pub struct Agent {
     mappings: HashMap<String, Mapping>,
     channels: HashMap<String, Channel>,
     primitives: HashMap<String, primitives::Primitive>,
+    watches: HashMap<String, Watch>,
     activities: Vec<activity::Activity>,
     /// Rings with buffers in mappings.
     pinned: Vec<OwnedFd>,
@@ -102,6 +104,7 @@ pub fn run() {
         mappings: HashMap::new(),
         channels: HashMap::new(),
         primitives: HashMap::new(),
+        watches: HashMap::new(),
         activities: Vec::new(),
         pinned: Vec::new(),
     };
@@ -159,6 +162,7 @@ impl Agent {
             | "read-at" | "write-at" | "regain" | "await" => self.on_memory(words),
             "tag" | "tag-name" | "tags" | "numbers" => self.on_types(words),
             "channel" => self.on_channels(&words[1..]),
+            "watching" => self.on_watches(&words[1..]),
             "by-name" => self.on_primitives(&words[1..]),
             "record" => self.on_history(words),
             "pin" | "unpin" => self.on_pinned(words),

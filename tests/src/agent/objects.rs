@@ -165,7 +165,7 @@ fn field(info: &ObjectInfo, what: &str) -> Done {
             info.place.map_or_else(|| "-".to_owned(), |at| format!("{} {}", at.arena.0, at.offset_bytes))
         }
         "id" => info.id.0.to_string(),
-        "tag" => info.options.tag.clone(),
+        "description" => info.options.description.clone(),
         "address" => info.options.fixed.map_or_else(|| "-".to_owned(), |fixed| fixed.address.to_string()),
         "page-size" => info.options.page_size.bytes().to_string(),
         _ => return Err(wrong(format!("no field {what}"))),
@@ -221,7 +221,7 @@ fn create_options(words: &[&str]) -> Result<(CreateOptions, Option<File>), Failu
             "fault-deadline" => options.fault_deadline_ms = Some(number(value)? as u32),
             "pager-deadline" => options.pager_deadline_ms = Some(number(value)? as u32),
             "mode" => options.mode = u32::from_str_radix(value, 8).map_err(|e| wrong(e.to_string()))?,
-            "tag" => options.tag = value.to_owned(),
+            "description" => options.description = value.to_owned(),
             _ => return Err(wrong(format!("no option {word}"))),
         }
     }

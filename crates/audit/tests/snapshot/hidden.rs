@@ -25,7 +25,10 @@ fn became_nobody_with(test: &str, variable: Option<(&str, &std::path::Path)>) ->
     let open =
         |path: &std::path::Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
     let program = folder.path().join("tests");
-    fs::copy(std::env::current_exe().expect("a path"), &program).expect("copied");
+    // By another process: a child of another test that has not come to its exec yet would have the file open for writing, and no
+    // program is started then (ETXTBSY).
+    let copied = Command::new("cp").arg(std::env::current_exe().expect("a path")).arg(&program).status();
+    assert!(copied.expect("cp").success());
     open(folder.path());
     open(&program);
     let run = Command::new(&program)

@@ -1,11 +1,12 @@
 //! Arguments of the two hidden commands under which host and keeper run. Both are written by the crate `keeper`, not
-//! by people.
+//! by people; and of the one by which a new program is asked whether it can go on where another is.
 
 use crate::units::{parse_machine, parse_page_size};
 use clap::Args;
 use commonhold::PageSize;
 use commonhold::tags::Machine;
 use commonhold_host::EtcdPlace;
+use commonhold_peers::HostAddress;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,6 +31,14 @@ pub struct Limits {
     pub file_system: Vec<String>,
 }
 
+/// `check-state`.
+#[derive(Debug, Args)]
+pub struct CheckState {
+    /// State directory of the host
+    #[arg(long)]
+    pub state: PathBuf,
+}
+
 impl Limits {
     /// The words of a command line that say the same.
     pub fn words(&self) -> Vec<OsString> {
@@ -51,62 +60,95 @@ impl Limits {
 /// A host's place in a cluster, as people and the keeper write it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct Place {
-    /// Listen there for the other hosts of a cluster, such as 10.0.0.1:7420
+    /// Listen there for the other hosts of a cluster, such as 10.0.0.1:7420: an address of this machine, or a name of it
     #[arg(long, value_name = "ADDRESS:PORT")]
-    pub listen: Option<SocketAddr>,
-    /// Join the cluster of the host that listens there; unless given, this host begins one
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "listen")]
-    pub join: Option<SocketAddr>,
+    pub listen: Option<HostAddress>,
+    /// Which address that name was when the host was started
+    #[arg(long, hide = true)]
+    pub listens_at: Option<SocketAddr>,
+    /// Join the cluster of the host that listens there, by its address or a name, which is resolved anew at each attempt;
+    /// unless given, this host begins one
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub join: Option<HostAddress>,
     /// Members, names and losses are kept in etcd: etcd://HOST:PORT,HOST:PORT or etcds:// for TLS, /NAME where several
     /// clusters share it. No host is needed by the others then
-    #[arg(long, value_name = "URL", requires = "listen", conflicts_with = "join")]
+    #[arg(long, value_name = "URL", conflicts_with = "join")]
     pub registry: Option<EtcdPlace>,
     /// Certificate of the authority that issued etcd's, PEM
-    #[arg(long, value_name = "FILE", requires = "registry")]
+    #[arg(long, value_name = "FILE")]
     pub registry_ca: Option<PathBuf>,
     /// This host's certificate for etcd, PEM
-    #[arg(long, value_name = "FILE", requires = "registry_ca", requires = "registry_key")]
+    #[arg(long, value_name = "FILE")]
     pub registry_cert: Option<PathBuf>,
     /// Its key, PEM
-    #[arg(long, value_name = "FILE", requires = "registry_cert")]
+    #[arg(long, value_name = "FILE")]
     pub registry_key: Option<PathBuf>,
     /// A host that is not heard of for so long is lost; 10 unless given. Of the host that others join; with --registry the
     /// same for all
-    #[arg(long, value_name = "SECONDS", requires = "listen", conflicts_with = "join",
+    #[arg(long, value_name = "SECONDS", conflicts_with = "join",
         value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub lease: Option<u64>,
-    /// What the other hosts call this one; the machine's name unless given
-    #[arg(long, value_name = "NAME", requires = "listen")]
+    /// What the other hosts call this one: its certificate's name; with --plain the machine's unless given
+    #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// A fault on an object that hosts share asks for that much at once, and that much goes at once, as on a machine with
     /// such pages: a power of two from 4KiB, which it is unless given, to 2MiB
-    #[arg(long, value_name = "SIZE", requires = "listen", value_parser = parse_page_size,
+    #[arg(long, value_name = "SIZE", value_parser = parse_page_size,
         allow_negative_numbers = true)]
     pub page_size: Option<PageSize>,
     /// While an answer of another host about pages is awaited, for at most so long, a processor that has nothing else to do
     /// does not halt; 200 unless given, 0: never
-    #[arg(long, value_name = "MICROSECONDS", requires = "listen", value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub idle_poll: Option<u64>,
     /// Pass nothing on between hosts that cannot reach each other, and reach this one
-    #[arg(long, requires = "listen")]
+    #[arg(long)]
     pub no_relay: bool,
     /// This host's certificate, made by `commonhold ca issue`; the directory `identity` of the state unless given
-    #[arg(long, value_name = "DIR", requires = "listen")]
+    #[arg(long, value_name = "DIR")]
     pub identity: Option<PathBuf>,
     /// Encrypt nothing and believe everybody: for trials on one machine
-    #[arg(long, requires = "listen", conflicts_with = "identity")]
+    #[arg(long, conflicts_with = "identity")]
     pub plain: bool,
     /// With --plain, also between machines
-    #[arg(long, requires = "plain")]
+    #[arg(long)]
     pub even_beyond_loopback: bool,
 }
 
 impl Place {
+    /// Refuses what needs something else that is not given. The command line and the file of the host are looked at together,
+    /// so the parser of either cannot.
+    pub fn check_needs(&self) -> Result<(), String> {
+        let [registry, ca] = [self.registry.is_some(), self.registry_ca.is_some()];
+        let [cert, key] = [self.registry_cert.is_some(), self.registry_key.is_some()];
+        let listen = self.listen.is_some();
+        let needs = [
+            ("--join", self.join.is_some(), "--listen", listen),
+            ("--registry", registry, "--listen", listen),
+            ("--lease", self.lease.is_some(), "--listen", listen),
+            ("--name", self.name.is_some(), "--listen", listen),
+            ("--page-size", self.page_size.is_some(), "--listen", listen),
+            ("--idle-poll", self.idle_poll.is_some(), "--listen", listen),
+            ("--no-relay", self.no_relay, "--listen", listen),
+            ("--identity", self.identity.is_some(), "--listen", listen),
+            ("--plain", self.plain, "--listen", listen),
+            ("--even-beyond-loopback", self.even_beyond_loopback, "--plain", self.plain),
+            ("--registry-ca", ca, "--registry", registry),
+            ("--registry-cert", cert, "--registry-ca", ca),
+            ("--registry-cert", cert, "--registry-key", key),
+            ("--registry-key", key, "--registry-cert", cert),
+        ];
+        let missing = needs.iter().find(|(_, is_given, _, has)| *is_given && !*has);
+        missing.map_or(Ok(()), |(what, _, needed, _)| {
+            Err(format!("{what} needs {needed}, on the command line or in the host's configuration"))
+        })
+    }
+
     /// The words of a command line that say the same.
     pub fn words(&self) -> Vec<OsString> {
         let pairs = [
-            ("--listen", self.listen.map(|address| address.to_string())),
-            ("--join", self.join.map(|address| address.to_string())),
+            ("--listen", self.listen.as_ref().map(HostAddress::to_string)),
+            ("--listens-at", self.listens_at.map(|address| address.to_string())),
+            ("--join", self.join.as_ref().map(HostAddress::to_string)),
             ("--registry", self.registry.as_ref().map(EtcdPlace::to_string)),
             ("--lease", self.lease.map(|seconds| seconds.to_string())),
             ("--name", self.name.clone()),

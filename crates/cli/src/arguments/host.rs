@@ -30,6 +30,10 @@ pub struct Start {
     /// Say nothing when all is well, and be content with a host that is running already
     #[arg(long)]
     pub quiet: bool,
+    /// What else is said here is read from this file; unless given, from commonhold.toml in the state directory, or of the
+    /// system's host /etc/commonhold/commonhold.toml, where it is there. The command line counts before it
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// State directory; /var/lib/commonhold for root, else ~/.local/state/commonhold
     #[arg(long, value_name = "DIR", conflicts_with = "host")]
     pub state: Option<PathBuf>,

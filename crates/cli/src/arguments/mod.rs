@@ -74,6 +74,10 @@ pub enum Command {
     Revert(objects::OneName),
     /// Tell which pages of an object are in memory, and which are newer than what is stored
     Incore(objects::Incore),
+    /// Wait until somebody notifies of bytes of an object
+    Wait(objects::Wait),
+    /// Wake all who wait for bytes of an object
+    Notify(objects::Notify),
     /// Look into a heap
     #[command(subcommand)]
     Heap(heap::HeapCommand),
@@ -134,6 +138,9 @@ pub enum Command {
     /// The keeper process; started by `host start` and by clients alone
     #[command(hide = true)]
     Keeper(entry::Keeper),
+    /// Tell whether this program can go on with a state directory; asked by `host upgrade` of the new program
+    #[command(hide = true)]
+    CheckState(entry::CheckState),
 }
 
 /// How to say what came of a command.

@@ -3,10 +3,11 @@
 use super::Form;
 use super::place::Place;
 use crate::people::{NewOwner, parse_owner};
-use crate::units::{parse_milliseconds, parse_mode, parse_page_size, parse_size};
+use crate::units::{parse_duration, parse_milliseconds, parse_mode, parse_page_size, parse_size};
 use clap::{ArgAction, Args, ValueEnum};
 use commonhold::PageSize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// `create`.
 #[derive(Debug, Args)]
@@ -98,9 +99,9 @@ pub struct Create {
     /// How long its pager may take to answer, such as 5s; 30s unless given, 1h at most
     #[arg(long, value_name = "TIME", value_parser = parse_milliseconds, requires = "pager")]
     pub pager_deadline: Option<u32>,
-    /// Data type of its elements, for programs that check it when they open: for example NumPy's <u4
+    /// What is in it, for programs that check it when they open: for example NumPy's <u4; at most 4096 bytes
     #[arg(long, default_value = "", hide_default_value = true)]
-    pub tag: String,
+    pub description: String,
     /// How to answer.
     #[command(flatten)]
     pub form: Form,
@@ -244,9 +245,9 @@ pub struct Tag {
 /// `ls`.
 #[derive(Debug, Args)]
 pub struct List {
-    /// The directory, or one object
-    #[arg(default_value = "/")]
-    pub directory: String,
+    /// Directories and objects
+    #[arg(default_value = "/", value_name = "NAME")]
+    pub names: Vec<String>,
     /// Mode, owner, group, size, pager, coherence, sync and number of mappings too
     #[arg(short, long)]
     pub long: bool,
@@ -397,6 +398,39 @@ pub struct Sync {
 /// `incore`.
 #[derive(Debug, Args)]
 pub struct Incore {
+    /// Name of the object
+    pub name: String,
+    /// Which part.
+    #[command(flatten)]
+    pub part: Part,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `wait`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Plain stores wake nobody: whoever changes the data notifies, or (with --coherence explicit) syncs on another \
+    host.\nExample:\n  commonhold wait /lab/counts --offset 4096 --length 8 --timeout 10s && commonhold cat /lab/counts"
+)]
+pub struct Wait {
+    /// Name of the object
+    pub name: String,
+    /// Which part.
+    #[command(flatten)]
+    pub part: Part,
+    /// Fail if nobody has notified within that time, such as 10s
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub timeout: Option<Duration>,
+    /// How to answer.
+    #[command(flatten)]
+    pub form: Form,
+}
+
+/// `notify`.
+#[derive(Debug, Args)]
+pub struct Notify {
     /// Name of the object
     pub name: String,
     /// Which part.

@@ -45,8 +45,12 @@ pub fn sync(host: &Host, arguments: &Sync) -> Done {
     let (offset, length) = resolve(arguments.part, object.size_bytes())?;
     let pages =
         if arguments.freeze { object.sync_frozen(offset, length)? } else { object.sync(offset, length)? };
-    answer(arguments.form.json, &json!({ "name": arguments.name, "stored_pages": pages }), |_| {
-        format!("{}: {} stored", arguments.name, count(pages, "page"))
+    // The kernel stores pages of direct objects, and counts none.
+    let is_counted = object.options().is_controlled() || object.options().is_wired();
+    let pages = is_counted.then_some(pages);
+    answer(arguments.form.json, &json!({ "name": arguments.name, "stored_pages": pages }), |_| match pages {
+        Some(pages) => format!("{}: {} stored", arguments.name, count(pages, "page")),
+        None => format!("{}: stored", arguments.name),
     })
 }
 

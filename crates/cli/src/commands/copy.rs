@@ -14,12 +14,13 @@ use commonhold_object::error::Doing;
 use serde_json::json;
 use signal_hook::low_level;
 use std::fs::{File, OpenOptions};
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Copies.
 pub fn copy(host: &Host, arguments: &Copy) -> Done {
-    let source = open_source(host, &arguments.from)?;
+    let source = open_source(host, &arguments.from, &arguments.to)?;
     let size_bytes = source.size_bytes()?;
     let interrupts = Interrupts::watch()?;
     let target = Target::open(host, &arguments.to, &source, size_bytes)?;
@@ -41,8 +42,8 @@ pub fn copy(host: &Host, arguments: &Copy) -> Done {
     })
 }
 
-fn open_source(host: &Host, place: &Place) -> Result<Source> {
-    match place {
+fn open_source(host: &Host, from: &Place, to: &Place) -> Result<Source> {
+    match from {
         Place::Object(name) => Ok(Source::Object(host.open(name, Access::Read)?)),
         Place::File(path) => {
             let file = File::open(path).map_err(|error| file_error(path, "read", &error))?;
@@ -53,18 +54,33 @@ fn open_source(host: &Host, place: &Place) -> Result<Source> {
             }
             Ok(Source::File(file, path.clone()))
         }
-        Place::Stream => spool_input(),
+        Place::Stream => spool_input(room_in(host, to)?),
+    }
+}
+
+/// How many bytes can be put there, by the caller.
+fn room_in(host: &Host, to: &Place) -> Result<u64> {
+    let Place::Object(name) = to else { return Err(no_object()) };
+    match host.open(name, Access::ReadWrite) {
+        Ok(object) => Ok(object.size_bytes()),
+        Err(error) if error.kind == ErrorKind::NotFound => Ok(u64::MAX),
+        Err(error) => Err(error),
     }
 }
 
 /// What is on standard input, in a file without a name: how much there is decides how large an object is made.
-fn spool_input() -> Result<Source> {
+fn spool_input(most_bytes: u64) -> Result<Source> {
     let folder = std::env::temp_dir();
     let what = || format!("cannot keep standard input in {folder:?} (TMPDIR names another folder)");
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600);
     let mut file = options.open(&folder).doing(what())?;
-    std::io::copy(&mut std::io::stdin().lock(), &mut file).doing(what())?;
+    let mut input = std::io::stdin().lock().take(most_bytes.saturating_add(1));
+    if std::io::copy(&mut input, &mut file).doing(what())? > most_bytes {
+        let what =
+            format!("standard input has more than the {most_bytes} bytes of the object: resize it first");
+        return Err(Error::new(ErrorKind::NoSpace, what));
+    }
     Ok(Source::File(file, "standard input".into()))
 }
 
@@ -138,9 +154,7 @@ impl<'a> Target<'a> {
 
     fn open_file(path: &Path, source: &Source, size_bytes: u64) -> Result<(Sink, bool)> {
         let Source::Object(object) = source else {
-            return Err(Error::invalid(
-                "neither of the two is an object: write an object with a colon, as :/lab/weights",
-            ));
+            return Err(no_object());
         };
         let created = !path.exists();
         let file = OpenOptions::new()
@@ -214,6 +228,10 @@ impl<'a> Target<'a> {
             }
         }
     }
+}
+
+fn no_object() -> Error {
+    Error::invalid("neither of the two is an object: write an object with a colon, as :/lab/weights")
 }
 
 fn same(what: &str) -> Error {

@@ -14,13 +14,7 @@ use std::path::Path;
 
 /// Creates an object.
 pub fn create(host: &Host, arguments: Create) -> Done {
-    let options = options(&arguments)?;
-    options.check()?;
-    commonhold::Name::new(&arguments.name)?;
-    let backing = arguments.file.as_deref().map(|path| Backing::open(path, &arguments)).transpose()?;
-    let object = host
-        .create(&arguments.name, &options, backing.as_ref().map(|b| b.file.as_fd()))
-        .inspect_err(|_| backing.as_ref().into_iter().for_each(Backing::undo))?;
+    let object = make(host, &arguments)?;
     let info = object.info()?;
     let view = EntryView::new(&EntryInfo::Object(Box::new(info.clone())), &mut People::default());
     answer(arguments.form.json, &view, |_| {
@@ -34,7 +28,18 @@ pub fn create(host: &Host, arguments: Create) -> Done {
     })
 }
 
-fn options(arguments: &Create) -> Result<CreateOptions> {
+/// Makes it, with its file if that is to be made.
+pub fn make(host: &Host, arguments: &Create) -> Result<commonhold::Object> {
+    let options = options(arguments)?;
+    options.check()?;
+    commonhold::Name::new(&arguments.name)?;
+    let backing = arguments.file.as_deref().map(|path| Backing::open(path, arguments)).transpose()?;
+    host.create(&arguments.name, &options, backing.as_ref().map(|b| b.file.as_fd()))
+        .inspect_err(|_| backing.as_ref().into_iter().for_each(Backing::undo))
+}
+
+/// What the arguments say of an object.
+pub fn options(arguments: &Create) -> Result<CreateOptions> {
     let options = CreateOptions {
         size_bytes: arguments.size.unwrap_or(0),
         pager: match (&arguments.file, &arguments.pager) {
@@ -58,7 +63,7 @@ fn options(arguments: &Create) -> Result<CreateOptions> {
         fault_deadline_ms: arguments.fault_deadline,
         pager_deadline_ms: arguments.pager_deadline,
         mode: arguments.mode,
-        tag: arguments.tag.clone(),
+        description: arguments.description.clone(),
         replicas: arguments.replicas,
         home_moves: arguments.home_moves,
         translation: match arguments.translation {

@@ -1,8 +1,10 @@
 //! `host start|stop|restart|upgrade|status`.
 
+use super::hosts::trouble;
 use crate::arguments::entry::Limits;
 use crate::arguments::host::{HostCommand, Restart, Start, Stop, Upgrade};
-use crate::failure::{Done, error};
+use crate::configuration::{self, Wanted};
+use crate::failure::{Done, Failure, error};
 use crate::host_process::{self, StartOptions, metrics_options};
 use crate::output::{answer, columns, count, say_json};
 use crate::people::People;
@@ -10,8 +12,9 @@ use crate::place::HostPlace;
 use crate::units::{format_milliseconds, format_size};
 use crate::view::HostView;
 use commonhold::tags::Translated;
-use commonhold::{Error, ErrorKind, Host, HostStatus, Result};
+use commonhold::{ClusterStatus, Error, ErrorKind, Host, HostStatus, Result};
 use commonhold_object::error::Doing;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -31,10 +34,12 @@ pub fn run(place: &HostPlace, command: HostCommand) -> Done {
 
 fn start(place: &HostPlace, arguments: Start) -> Done {
     let (json, quiet) = (arguments.form.json, arguments.quiet);
+    let (arguments, objects) = configuration::with_file(place, arguments)?;
     if let Some(metrics) = metrics_options(&arguments.metrics) {
         metrics.check()?; // said here, not in the log
     }
     let state_directory = place.to_start(arguments.state)?;
+    arguments.place.check_needs().map_err(Failure::Usage)?;
     let cluster = host_process::checked_place(arguments.place, &state_directory)?;
     let options = StartOptions {
         state_directory,
@@ -48,30 +53,92 @@ fn start(place: &HostPlace, arguments: Start) -> Done {
         machine: arguments.machine,
         place: cluster,
         metrics: arguments.metrics,
-        any: quiet,
     };
+    let serving = host_process::start(&options)?;
     // One that runs already is good enough for who asks quietly: clients do, several at once.
-    let status = match host_process::start(&options) {
-        Err(busy) if busy.kind == ErrorKind::Busy && !quiet => {
-            let (_, status) = host_process::ask(&options.state_directory)
-                .map_err(|why| Error::new(ErrorKind::Busy, format!("{}. {}", why.message, busy.message)))?;
-            return Err(error(
-                ErrorKind::Exists,
-                format!(
-                    "a host (process {}) is running in {} already: `commonhold host restart` replaces it",
-                    status.host_pid, status.state_directory
-                ),
-            ));
-        }
-        other => other?,
-    };
+    if !serving.is_new && !quiet {
+        let status = serving.status;
+        return Err(error(
+            ErrorKind::Exists,
+            format!(
+                "a host (process {}) is running in {} already: `commonhold host restart` replaces it",
+                status.host_pid, status.state_directory
+            ),
+        ));
+    }
+    let status = until_joined(&options.state_directory, serving.status);
     if !quiet {
         say_started(json, "started", status.clone())?;
     }
+    if let Some(cluster) = status.cluster.as_ref().filter(|cluster| !cluster.joined) {
+        eprintln!("commonhold: the host is up, and not in its cluster: {}", standing(cluster));
+    }
+    let left = make_objects(&options.state_directory, objects);
     if arguments.foreground {
+        make_later(&options.state_directory, left);
         host_process::watch(&options.state_directory, status)?;
     }
     Ok(())
+}
+
+/// Makes the objects that are to be there, and says which cannot be made: the host serves all others meanwhile. Gives those
+/// that may be made later.
+fn make_objects(directory: &Path, objects: Vec<Wanted>) -> Vec<Wanted> {
+    if objects.is_empty() {
+        return objects;
+    }
+    let host = match Host::connect_to(directory) {
+        Ok(host) => host,
+        Err(why) => {
+            objects.iter().for_each(|object| eprintln!("commonhold: {}", object.said(&why)));
+            return objects;
+        }
+    };
+    let is_for_good = |kind| matches!(kind, ErrorKind::Mismatch | ErrorKind::Exists | ErrorKind::Invalid);
+    let mut left = Vec::new();
+    for (object, why) in configuration::make(&host, objects) {
+        eprintln!("commonhold: {why}");
+        if !is_for_good(why.kind) {
+            left.push(object);
+        }
+    }
+    left
+}
+
+/// Between two attempts to make objects.
+const OBJECTS_AGAIN: Duration = Duration::from_secs(5);
+
+/// Tries again to make them for as long as the host is watched: those that hosts share wait for the cluster. What was said of
+/// one is not said again.
+fn make_later(directory: &Path, mut left: Vec<Wanted>) {
+    if left.is_empty() {
+        return;
+    }
+    let directory = directory.to_owned();
+    std::thread::spawn(move || {
+        while !left.is_empty() {
+            std::thread::sleep(OBJECTS_AGAIN);
+            // No connection is kept: it would be a client, for whose sake the host refuses to stop.
+            let Ok(host) = Host::connect_to(&directory) else { continue };
+            left = configuration::make(&host, left).into_iter().map(|(object, _)| object).collect();
+        }
+    });
+}
+
+/// How long who starts a host waits for it to be in its cluster.
+const JOINING: Duration = Duration::from_secs(2);
+
+/// The state of a host when it is in its cluster, or has not come in for so long: it goes on trying.
+fn until_joined(directory: &Path, mut status: HostStatus) -> HostStatus {
+    let deadline = Instant::now() + JOINING;
+    let is_out = |status: &HostStatus| status.cluster.as_ref().is_some_and(|cluster| !cluster.joined);
+    while is_out(&status) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+        // It may be dying: who watches it, or the next command, says so.
+        let Ok((_, now)) = host_process::ask(directory) else { break };
+        status = now;
+    }
+    status
 }
 
 fn say_started(json: bool, verb: &str, status: HostStatus) -> Done {
@@ -160,6 +227,7 @@ fn upgrade(place: &HostPlace, arguments: &Upgrade) -> Done {
     };
     check_program(&program)?;
     let (directory, host, status) = running(place)?;
+    check_goes_on(&program, &directory)?;
     replace(&directory, &host, &status, Some(&program), true, arguments.form.json, "upgraded")
 }
 
@@ -175,6 +243,36 @@ fn check_program(program: &Path) -> Result<()> {
         "{program:?} is not a commonhold program: `--version` says {:?}",
         said.trim()
     )))
+}
+
+/// Nothing is begun with a program that would refuse to go on with what is there, or dies of it. One that knows no such
+/// question is not asked: if it refuses, the host before takes its place again.
+fn check_goes_on(program: &Path, directory: &Path) -> Result<()> {
+    let mut command = std::process::Command::new(program);
+    let output = command.arg("check-state").arg("--state").arg(directory).output();
+    let output = output.doing(format!("cannot run {program:?}"))?;
+    const UNKNOWN_COMMAND: i32 = 2;
+    if matches!(output.status.code(), Some(0 | UNKNOWN_COMMAND)) {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let why = match said.trim().trim_start_matches("commonhold: ") {
+        "" => output.status.to_string(),
+        said => said.to_owned(),
+    };
+    Err(Error::new(
+        ErrorKind::Version,
+        format!("{} cannot go on with this host, which stays as it is: {why}", program.display()),
+    ))
+}
+
+/// Whether the host's process is of that program; where that is hidden it is taken for it.
+fn is_of(status: &HostStatus, program: &Path) -> bool {
+    let file = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    match (file(Path::new(&format!("/proc/{}/exe", status.host_pid))), file(program)) {
+        (Ok(its), Ok(wanted)) => its == wanted,
+        _ => true,
+    }
 }
 
 fn replace(
@@ -199,6 +297,16 @@ fn replace(
     wait_until(is_new, || {
         format!("the host in {} was not replaced: see {}/log", directory.display(), directory.display())
     })?;
+    if let Some(program) = program.filter(|program| !is_of(&now, program)) {
+        let text = format!(
+            "{} did not go on with the host in {}: the program before took its place again, and nothing is lost. The log \
+             says why: {}/log",
+            program.display(),
+            directory.display(),
+            directory.display()
+        );
+        return Err(error(ErrorKind::Version, text));
+    }
     say_started(json, verb, now)
 }
 
@@ -245,6 +353,7 @@ fn status_table(status: &HostStatus) -> String {
             ),
         ),
         ("memory", format!("{} of {}", format_size(status.resident_bytes), format_size(status.budget_bytes))),
+        ("direct", format!("{} of memory, beside that", format_size(status.direct_bytes))),
         ("quota", quota(status)),
         ("faults", format!("{}, {} brought in", status.faults, count(status.pages_installed, "page"))),
         ("evicted", count(status.pages_evicted, "page")),
@@ -252,12 +361,27 @@ fn status_table(status: &HostStatus) -> String {
         ("kernel access", kernel.to_owned()),
         ("machine", status.machine.clone()),
     ];
+    if let Some(cluster) = &status.cluster {
+        rows.push(("cluster", standing(cluster)));
+    }
     let pages = status.translated.and(status.stored_translated);
     if pages.pages > 0 {
         rows.push(("translated", translated(&pages)));
     }
     rows.extend(status.repairs.iter().map(|repair| ("repaired", repair.clone())));
     columns(None, rows.into_iter().map(|(key, value)| vec![key.to_owned(), value]).collect(), &[])
+}
+
+/// Whether a host is in its cluster, and why not.
+fn standing(cluster: &ClusterStatus) -> String {
+    let me = format!("{} at {}", cluster.name, cluster.address);
+    let registry = if cluster.registry.is_empty() { "this host" } else { &cluster.registry };
+    match (&cluster.trouble, cluster.joined) {
+        (None, true) => format!("{me}, belongs; the registry is {registry}"),
+        (None, false) => format!("{me}, is not in yet; the registry is {registry}"),
+        (Some(why), true) => format!("{me}, belongs, and cannot renew its lease: {}", trouble(why)),
+        (Some(why), false) => format!("{me}, is not in, and goes on trying: {}", trouble(why)),
+    }
 }
 
 /// What was translated, and what had no counterpart.

@@ -2,7 +2,8 @@
 
 use crate::failure::Done;
 use crate::output::{answer, columns};
-use commonhold::{ClusterHost, Host};
+use crate::units::format_milliseconds;
+use commonhold::{ClusterHost, Host, Trouble};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -15,6 +16,7 @@ struct View {
     unreachable: bool,
     through: Option<String>,
     waits: bool,
+    trouble: Option<Trouble>,
 }
 
 impl View {
@@ -28,8 +30,14 @@ impl View {
             unreachable: host.is_unreachable,
             through: host.through,
             waits: host.waits,
+            trouble: host.trouble,
         }
     }
+}
+
+/// Why, and for how long.
+pub fn trouble(trouble: &Trouble) -> String {
+    format!("{}, for {}", trouble.why, format_milliseconds(trouble.for_ms))
 }
 
 /// Lists the hosts of the cluster.
@@ -49,6 +57,7 @@ pub fn hosts(host: &Host, json: bool) -> Done {
             ];
             let mut words: Vec<String> =
                 roles.iter().filter(|(is, _)| *is).map(|(_, word)| (*word).to_owned()).collect();
+            words.extend(view.trouble.as_ref().map(trouble));
             words.extend(view.through.as_ref().map(|relay| format!("reached through {relay}")));
             words.join(", ")
         };

@@ -9,13 +9,15 @@ use crate::view::EntryView;
 use commonhold::{EntryInfo, Host, ObjectInfo, PagerKind, Result};
 use std::path::Path;
 
-/// Lists a directory, or shows one object.
+/// Lists directories, and shows objects.
 pub fn list(host: &Host, arguments: &List) -> Done {
     let mut entries = Vec::new();
-    if is_object(host, &arguments.directory)? {
-        entries.push(host.stat(&arguments.directory)?);
-    } else {
-        collect(host, &arguments.directory, arguments.recursive, &mut entries)?;
+    for name in &arguments.names {
+        if is_object(host, name)? {
+            entries.push(host.stat(name)?);
+        } else {
+            collect(host, name, arguments.recursive, &mut entries)?;
+        }
     }
     let mut people = People::default();
     if arguments.form.json {

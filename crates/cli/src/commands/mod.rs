@@ -23,6 +23,9 @@ pub mod top;
 mod trace;
 mod transfer;
 mod unmodified;
+mod watch;
+
+pub use create::{make as make_object, options as object_options};
 
 use crate::arguments::host::HostCommand;
 use crate::arguments::{Command, CommandLine};
@@ -49,6 +52,8 @@ pub fn run(line: CommandLine) -> Done {
         Command::Sync(arguments) => contents::sync(&place.connect()?, &arguments),
         Command::Revert(arguments) => change::revert(&place.connect()?, &arguments),
         Command::Incore(arguments) => incore::incore(&place.connect()?, &arguments),
+        Command::Wait(arguments) => watch::wait(&place.connect()?, &arguments),
+        Command::Notify(arguments) => watch::notify(&place.connect()?, &arguments),
         Command::Heap(command) => heap::run(&place.connect()?, &command),
         Command::Host(command) => host::run(&place, command),
         Command::Stats(arguments) => stats::stats(&place.connect()?, &arguments),
@@ -72,6 +77,7 @@ pub fn run(line: CommandLine) -> Done {
         Command::Completions(arguments) => documents::completions(&arguments),
         Command::Man(arguments) => documents::man(&arguments),
         Command::Serve(arguments) => Ok(crate::host_process::serve(*arguments)?),
+        Command::CheckState(arguments) => Ok(commonhold_host::check_directory(&arguments.state)?),
         Command::ServeMount(arguments) => Ok(mount::serve(arguments)?),
         Command::Keeper(arguments) => Ok(crate::host_process::keeper(arguments)?),
     }

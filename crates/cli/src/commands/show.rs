@@ -90,7 +90,7 @@ fn object_lines(info: &ObjectInfo, people: &mut People) -> Vec<(&'static str, St
         ("budget", options.budget_bytes.map(format_size)),
         ("fault deadline", options.fault_deadline().map(|ms| format_milliseconds(ms.into()))),
         ("pager deadline", options.pager_deadline_ms.map(|ms| format_milliseconds(ms.into()))),
-        ("tag", (!options.tag.is_empty()).then(|| options.tag.clone())),
+        ("description", (!options.description.is_empty()).then(|| options.description.clone())),
     ];
     lines.extend(optional.into_iter().filter_map(|(key, value)| Some((key, value?))));
     let runs = options.types.all().map(|run| ("types", of_pages(&run)));

@@ -6,7 +6,7 @@ use commonhold::{Error, Result};
 use commonhold_host::{ClusterOptions, MetricsOptions, Proof, RegistryPlace, ServeOptions, TlsFiles};
 use commonhold_keeper::{KeeperConfig, RestartPolicy, Serves, StateLog, adopt_descriptor};
 use commonhold_object::error::Doing;
-use commonhold_peers::Identity;
+use commonhold_peers::{Identity, is_nowhere};
 use rustix::fs::Mode;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -47,8 +47,9 @@ pub fn serve(arguments: Serve) -> Result<()> {
 
 fn cluster_options(place: Place, state: &Path) -> Option<ClusterOptions> {
     Some(ClusterOptions {
-        listen: place.listen?,
         registry: registry_place(&place),
+        listen: place.listen?,
+        listens_at: place.listens_at,
         lease: Duration::from_secs(place.lease.unwrap_or(LEASE_SECONDS)),
         name: place.name.unwrap_or_else(machine_name),
         idle_poll: Duration::from_micros(place.idle_poll.unwrap_or(IDLE_POLL_MICROSECONDS)),
@@ -65,9 +66,9 @@ fn cluster_options(place: Place, state: &Path) -> Option<ClusterOptions> {
 fn registry_place(place: &Place) -> RegistryPlace {
     let own = place.registry_cert.clone().zip(place.registry_key.clone());
     let files = place.registry_ca.clone().map(|authority| TlsFiles { authority, own });
-    match (&place.registry, place.join) {
+    match (&place.registry, &place.join) {
         (Some(etcd), _) => RegistryPlace::Etcd(etcd.clone(), files),
-        (None, Some(address)) => RegistryPlace::Host(address),
+        (None, Some(address)) => RegistryPlace::Host(address.clone()),
         (None, None) => RegistryPlace::Here,
     }
 }
@@ -85,24 +86,25 @@ pub fn checked_place(mut place: Place, state: &Path) -> Result<Place> {
     for path in files.into_iter().flatten() {
         *path = std::path::absolute(&*path).doing(format!("finding {}", path.display()))?;
     }
-    if let Some(listen) = place.listen
-        && (listen.ip().to_canonical().is_unspecified() || listen.port() == 0)
-    {
+    let Some(listen) = &place.listen else { return Ok(place) };
+    let address = listen.of_this_machine_if_named()?;
+    if is_nowhere(&address) {
         return Err(Error::invalid(format!(
             "--listen {listen} is where other hosts of the cluster reach this one: give an address of this machine that they \
              can connect to, and a port, as in --listen 192.0.2.1:7420"
         )));
     }
-    if place.listen.is_some() && !place.plain {
+    place.listens_at = Some(address);
+    if !place.plain {
         let identity = Identity::load(&place.identity.clone().unwrap_or_else(|| state.join("identity")))?;
-        let name = place.name.clone().unwrap_or_else(machine_name);
-        if identity.name() != name {
+        let certified = identity.name().to_owned();
+        if let Some(name) = place.name.filter(|name| *name != certified) {
             return Err(Error::invalid(format!(
-                "the certificate is for host {:?}, and this host is {name:?}: give it its own by --identity, or the \
-                 certificate's name by --name",
-                identity.name()
+                "the certificate is for host {certified:?}, and this host is {name:?}: give it its own by --identity, or leave \
+                 out --name, as the name is the certificate's"
             )));
         }
+        place.name = Some(certified);
     }
     Ok(place)
 }

@@ -6,11 +6,11 @@ use crate::arguments::entry::{Limits, MachineType, Metrics, Place};
 use commonhold::{Error, ErrorKind, HostStatus, Result};
 use commonhold_keeper::{KeeperCommand, Serves, lock_state_directory};
 use commonhold_object::error::Doing;
-use commonhold_sys::process;
+use commonhold_sys::{ownership, process};
 use rustix::fs::{Mode, OFlags};
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, Permissions};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -31,12 +31,19 @@ pub struct StartOptions {
     pub place: Place,
     /// Its numbers.
     pub metrics: Metrics,
-    /// A host that somebody else is starting there at the same time will do.
-    pub any: bool,
 }
 
-/// Starts keeper and host, which go on without this process. If the host cannot start, what was made for it goes.
-pub fn start(options: &StartOptions) -> Result<HostStatus> {
+/// The host of a state directory.
+pub struct Serving {
+    /// What it says.
+    pub status: HostStatus,
+    /// This call started it; else it was there, or came meanwhile.
+    pub is_new: bool,
+}
+
+/// Starts keeper and host, which go on without this process, unless a host serves there. If the host cannot start, what was
+/// made for it goes.
+pub fn start(options: &StartOptions) -> Result<Serving> {
     let what = || format!("cannot make the state directory {}", options.state_directory.display());
     let directory = std::path::absolute(&options.state_directory).doing(what())?;
     let was_there = directory.exists();
@@ -45,12 +52,10 @@ pub fn start(options: &StartOptions) -> Result<HostStatus> {
     DirBuilder::new().recursive(true).mode(mode).create(&directory).doing(what())?;
     let held = Held::of(&directory).doing(what())?;
     let had_nothing = std::fs::read_dir(held.path()).is_ok_and(|mut entries| entries.next().is_none());
-    let lock = match lock_state_directory(&directory) {
-        Err(error) if error.kind == ErrorKind::Busy && options.any => match lock_or_answer(&directory)? {
-            Found::Answer(status) => return Ok(*status),
-            Found::Lock(lock) => lock,
-        },
-        other => other?,
+    check_is_own(&held, &directory, had_nothing.then_some(mode))?;
+    let lock = match lock_or_answer(&directory)? {
+        Found::Answer(status) => return Ok(Serving { status: *status, is_new: false }),
+        Found::Lock(lock) => lock,
     };
     let command = KeeperCommand {
         serves: Serves::Host,
@@ -69,7 +74,7 @@ pub fn start(options: &StartOptions) -> Result<HostStatus> {
     if answer.as_ref().is_err_and(|error| error.kind == ErrorKind::Invalid) && had_nothing {
         remove(&held, &directory, was_there);
     }
-    answer
+    Ok(Serving { status: answer?, is_new: true })
 }
 
 /// The directory that was found empty, whatever is at its path by now: who may write beside it can put something else there.
@@ -84,6 +89,24 @@ impl Held {
     fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }
+}
+
+/// Refuses a directory in which somebody else could put what the host would read or write. If it is the caller's own and
+/// empty, it gets this mode.
+fn check_is_own(held: &Held, directory: &Path, mode: Option<u32>) -> Result<()> {
+    let doing = || format!("looking at the state directory {}", directory.display());
+    let own = rustix::process::geteuid().as_raw();
+    let found = std::fs::metadata(held.path()).doing(doing())?;
+    let Some(who) = ownership::writer(&found, &[own]) else { return Ok(()) };
+    if let Some(mode) = mode.filter(|_| found.uid() == own) {
+        return std::fs::set_permissions(held.path(), Permissions::from_mode(mode)).doing(doing());
+    }
+    let why = format!(
+        "{who} can write in the state directory {}, and could have the host read and write any file: give it to you or \
+         root and chmod go-w it, if nothing in it is another's, or name another one",
+        directory.display()
+    );
+    Err(Error::new(ErrorKind::Permission, why))
 }
 
 /// Takes away what a host left that said why it could not begin, unless another has begun there by now.
@@ -114,6 +137,10 @@ const DYING: Duration = Duration::from_secs(2);
 /// Who holds the lock serves, or is about to, or is dying: then nobody else would start a host. A call may wait for a
 /// long time for the host that was lost in the middle of it, so another thread makes it.
 fn lock_or_answer(directory: &Path) -> Result<Found> {
+    match lock_state_directory(directory) {
+        Err(error) if error.kind == ErrorKind::Busy => {}
+        free => return free.map(Found::Lock),
+    }
     const LOOK: Duration = Duration::from_millis(20);
     let (tell, told) = channel();
     let place = directory.to_owned();
@@ -138,7 +165,9 @@ fn lock_or_answer(directory: &Path) -> Result<Found> {
             return Ok(Found::Lock(lock));
         }
         if let Some((error, _)) = why_none.take_if(|(_, until)| Instant::now() > *until) {
-            return Err(error);
+            let what = "somebody holds the state directory, and no host answers there";
+            let way_out = "`commonhold host stop --force` ends it";
+            return Err(Error::new(ErrorKind::Busy, format!("{what}: {way_out}. {}", error.message)));
         }
     }
 }

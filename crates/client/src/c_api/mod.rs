@@ -14,6 +14,7 @@ mod outcome;
 mod pager;
 mod structs;
 mod sync;
+mod watches;
 
 pub use channels::*;
 pub use heaps::*;
@@ -26,6 +27,7 @@ pub use outcome::ch_last_error;
 pub use pager::*;
 pub use structs::*;
 pub use sync::*;
+pub use watches::*;
 
 use crate::{Error, Host, Result, channel::Wait, link::lock};
 use outcome::{guard_code, optional_text};

@@ -17,7 +17,7 @@ pub struct ch_options {
     pub size_bytes: u64,
     pub budget_bytes: u64,
     pub pager_name: *const c_char,
-    pub tag: *const c_char,
+    pub description: *const c_char,
     pub pager: c_int,
     pub sync: c_int,
     pub on_last_death: c_int,
@@ -65,7 +65,7 @@ pub struct ch_info {
     pub mode: u32,
     pub unused: u32,
     pub name: [c_char; 1032],
-    pub tag: [c_char; 264],
+    pub description: [c_char; 4104],
     pub file_path: [c_char; 4096],
     pub warning: [c_char; 512],
     pub home: [c_char; 264],
@@ -87,7 +87,7 @@ impl ch_options {
         size_bytes: 0,
         budget_bytes: 0,
         pager_name: std::ptr::null(),
-        tag: std::ptr::null(),
+        description: std::ptr::null(),
         pager: 0,
         sync: 0,
         on_last_death: 0,
@@ -189,7 +189,7 @@ impl ch_options {
             }
         };
         // SAFETY: the caller's promise.
-        let tag = unsafe { optional_text("tag", self.tag) }?.unwrap_or("").to_owned();
+        let description = unsafe { optional_text("description", self.description) }?.unwrap_or("").to_owned();
         let given = |ms: u32| (ms != 0).then_some(ms);
         let options = CreateOptions {
             size_bytes: self.size_bytes,
@@ -203,7 +203,7 @@ impl ch_options {
             fault_deadline_ms: given(self.fault_deadline_ms),
             pager_deadline_ms: given(self.pager_deadline_ms),
             mode: self.mode,
-            tag,
+            description,
             coherence,
             page_size: match self.page_size_bytes {
                 0 => PageSize::SMALLEST,
@@ -361,7 +361,7 @@ impl ch_info {
         let fixed = options.fixed.unwrap_or_default();
         (self.address, self.room_bytes) = (fixed.address, fixed.room_bytes);
         fill(&mut self.name, object.name.as_ref().map_or("", |name| name.as_str()));
-        fill(&mut self.tag, &options.tag);
+        fill(&mut self.description, &options.description);
         fill(&mut self.file_path, &object.file_path);
         fill(&mut self.warning, &object.warning);
         fill(&mut self.home, &object.home);

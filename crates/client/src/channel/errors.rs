@@ -15,7 +15,16 @@ impl Channel {
     pub(super) fn explain(&self, refused: Refused, asked: Asked) -> Error {
         let (name, bytes) = (self.inner.object.core.label(), asked.bytes);
         let (kind, what) = match refused {
-            Refused::NotAQueue(_) => (ErrorKind::Mismatch, "it holds no queue of this version".to_owned()),
+            Refused::NotAQueue(found) => match commonhold_channel::other_version(found) {
+                Some(version) => (
+                    ErrorKind::Version,
+                    format!(
+                        "another version of Commonhold made its queue (format {version}): receive what is in it with that \
+                         version, remove the channel, and create it anew"
+                    ),
+                ),
+                None => (ErrorKind::Mismatch, "it holds no queue".to_owned()),
+            },
             Refused::Damaged(why) => (
                 ErrorKind::Corrupt,
                 format!(

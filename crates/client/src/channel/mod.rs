@@ -12,7 +12,7 @@ use crate::{
     Access, CreateOptions, Error, ErrorKind, Host, MapOptions, Mapping, Object, Result, Translation,
 };
 use commonhold_channel::{Buffer, Form, Mapped, Queue, Refused, bytes_for, is_ready};
-use commonhold_object::CHANNEL_TAG;
+use commonhold_object::CHANNEL_DESCRIPTION;
 use commonhold_object::error::Doing;
 use errors::Asked;
 use rustix::fs::SealFlags;
@@ -124,7 +124,7 @@ impl Channel {
             size_bytes,
             translation: options.translation,
             mode: options.mode,
-            tag: CHANNEL_TAG.to_owned(),
+            description: CHANNEL_DESCRIPTION.to_owned(),
             ..CreateOptions::default()
         };
         if !wanted.is_channel() {
@@ -160,8 +160,8 @@ impl Channel {
         let options = object.options();
         if !options.is_channel() {
             return Err(is_none(&format!(
-                "its tag is {:?}, and it is {}",
-                options.tag,
+                "its description is {:?}, and it is {}",
+                options.description,
                 options.translation.word()
             )));
         }

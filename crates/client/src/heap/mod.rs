@@ -11,7 +11,7 @@ use crate::{Access, CreateOptions, Error, ErrorKind, Host, MapFlags, MapOptions,
 use common::Common;
 use commonhold_futex::{Mapped, thread};
 use commonhold_heap::{Arena, Known, Layout, Report, check};
-use commonhold_object::HEAP_TAG;
+use commonhold_object::HEAP_DESCRIPTION;
 use commonhold_object::error::Doing;
 use commonhold_tags::Tag;
 use rustix::fs::SealFlags;
@@ -73,7 +73,7 @@ struct Inner {
 impl Heap {
     /// Creates an object of that size, and a heap in it; it is of memory, on one host or strict.
     pub fn create(host: &Host, name: &str, options: &CreateOptions) -> Result<Heap> {
-        let wanted = CreateOptions { tag: HEAP_TAG.to_owned(), ..options.clone() };
+        let wanted = CreateOptions { description: HEAP_DESCRIPTION.to_owned(), ..options.clone() };
         let bytes = wanted.size_bytes;
         if !wanted.is_heap() {
             let what = format!("heap {name} is in ordinary memory: leave pager and translation as they are");
@@ -121,7 +121,10 @@ impl Heap {
             Error::new(ErrorKind::Mismatch, what)
         };
         if !object.options().is_heap() {
-            return Err(is_none(&format!("its tag is {:?}, or it is not of memory", object.options().tag)));
+            return Err(is_none(&format!(
+                "its description is {:?}, or it is not of memory",
+                object.options().description
+            )));
         }
         if !object.is_controlled() {
             let seals = rustix::fs::fcntl_get_seals(object.core.fd());

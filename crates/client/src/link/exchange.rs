@@ -187,7 +187,12 @@ impl Shared {
 
     /// Waits for a connection; gives its generation.
     pub(crate) fn connected_generation(&'static self) -> Result<u64> {
-        self.drive(None, SLICE, |state| state.socket.is_some().then_some(state.generation))
+        self.connected_by(None)
+    }
+
+    /// The same, until then.
+    pub(crate) fn connected_by(&'static self, deadline: Option<Instant>) -> Result<u64> {
+        self.drive(deadline, SLICE, |state| state.socket.is_some().then_some(state.generation))
     }
 
     /// Waits for what the host says of itself.

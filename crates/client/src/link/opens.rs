@@ -24,7 +24,7 @@ pub(crate) struct Opens {
     /// To be closed when none is under way.
     to_close: Vec<(ObjectId, u64)>,
     /// What the next host must be brought, because nobody else may have it: frames of controlled objects, and
-    /// the memory of anonymous ones.
+    /// the memory of anonymous ones. And ephemeral objects, which go with their last user.
     to_bring: Vec<Weak<Core>>,
 }
 
@@ -33,6 +33,11 @@ impl Opens {
     pub(crate) fn belongings(&mut self) -> Vec<Arc<Core>> {
         self.to_bring.retain(|core| core.strong_count() > 0);
         self.to_bring.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Whether there is one whose users are counted.
+    pub(crate) fn has_ephemeral(&self) -> bool {
+        self.to_bring.iter().filter_map(Weak::upgrade).any(|core| core.options().ephemeral_ms.is_some())
     }
 
     /// Remembers an object that must be brought.

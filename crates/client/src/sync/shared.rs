@@ -79,7 +79,7 @@ impl Place {
             coherence,
             size_bytes: kind.bytes() as u64 * u64::from(options.count),
             mode: options.mode,
-            tag: kind.tag(),
+            description: kind.description(),
             ..CreateOptions::default()
         };
         let object = host.create(name, &wanted, None)?;
@@ -91,10 +91,10 @@ impl Place {
 
     pub(crate) fn open(host: &Host, name: &str, word: &str) -> Result<Place> {
         let object = host.open(name, Access::ReadWrite)?;
-        let tag = &object.options().tag;
-        let kind = Kind::of_tag(tag).filter(|kind| kind.word() == word).ok_or_else(|| {
+        let description = &object.options().description;
+        let kind = Kind::of_description(description).filter(|kind| kind.word() == word).ok_or_else(|| {
             let what = format!(
-                "object {name} is no {word}: its tag is {tag:?}; open it as what it is, or create one"
+                "object {name} is no {word}: its description is {description:?}; open it as what it is, or create one"
             );
             Error::new(ErrorKind::Mismatch, what)
         })?;
@@ -125,10 +125,10 @@ impl Place {
         let is_none =
             |why: &str| Err(Error::new(ErrorKind::Mismatch, format!("object {name} {why}: create another")));
         let bytes = object.size_bytes() as usize;
-        let holds = Kind::of_object(&object.options().tag, object.size_bytes());
+        let holds = Kind::of_object(&object.options().description, object.size_bytes());
         let is_shared = object.options().coherence.is_forwarded();
         if object.core.is_controlled() != is_shared || holds != Some(kind) {
-            return is_none("holds no primitives, whatever its tag says");
+            return is_none("holds no primitives, whatever its description says");
         }
         // So that the next host learns that this process has it.
         let doing = "starting the thread that watches the connection to the host";

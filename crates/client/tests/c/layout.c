@@ -11,7 +11,7 @@ int main(void) {
     FIELD(ch_options, size_bytes);
     FIELD(ch_options, budget_bytes);
     FIELD(ch_options, pager_name);
-    FIELD(ch_options, tag);
+    FIELD(ch_options, description);
     FIELD(ch_options, pager);
     FIELD(ch_options, sync);
     FIELD(ch_options, on_last_death);
@@ -51,7 +51,7 @@ int main(void) {
     FIELD(ch_info, mode);
     FIELD(ch_info, unused);
     FIELD(ch_info, name);
-    FIELD(ch_info, tag);
+    FIELD(ch_info, description);
     FIELD(ch_info, file_path);
     FIELD(ch_info, warning);
     FIELD(ch_info, home);
@@ -109,7 +109,7 @@ int main(void) {
     printf("defaults equal %d\n",
            set.struct_bytes == filled.struct_bytes && set.size_bytes == filled.size_bytes &&
                set.budget_bytes == filled.budget_bytes && set.pager_name == filled.pager_name &&
-               set.tag == filled.tag && set.pager == filled.pager && set.sync == filled.sync &&
+               set.description == filled.description && set.pager == filled.pager && set.sync == filled.sync &&
                set.on_last_death == filled.on_last_death && set.reserve == filled.reserve &&
                set.controlled == filled.controlled && set.freezable == filled.freezable &&
                set.fault_deadline_ms == filled.fault_deadline_ms &&

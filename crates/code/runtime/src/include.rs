@@ -98,6 +98,9 @@ fn header<'a>(
     raw: &'a mut MaybeUninit<Header>,
 ) -> Result<&'a Header, i32> {
     let header = file.0.at(HEADER_AT, raw).ok_or(DAMAGED)?;
+    if header.other_version().is_some() {
+        return Err(OTHER_VERSION);
+    }
     if !header.is_sound(file.1) {
         return Err(DAMAGED);
     }

@@ -26,6 +26,7 @@ pub const NO_EXEC: i32 = 9;
 pub const TABLE: i32 = 10;
 pub const NOT_LINKED: i32 = 11;
 pub const GROUP: i32 = 12;
+pub const OTHER_VERSION: i32 = 13;
 /// Another thread includes it now. Nobody else is told.
 pub const BUSY: i32 = -1;
 
@@ -44,6 +45,7 @@ pub fn text(code: i32) -> &'static CStr {
         TABLE => c"it calls functions that the program's stub does not hand over: link the program with its stub",
         NOT_LINKED => c"the program has no stub of it: link it with one (`commonhold image stub`)",
         GROUP => c"an image that is declared never to be in one process with it is there: programs have one of a group",
+        OTHER_VERSION => c"another version of Commonhold made its file than the stub that the program was linked with: make and link both with one version",
         _ => c"it cannot be included",
     }
 }

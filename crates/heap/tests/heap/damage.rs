@@ -1,6 +1,7 @@
 //! A broken program writes nonsense into the heap's own words: nobody reads or writes outside of the
 //! memory, nobody crashes, and it is said.
 
+use crate::golden;
 use crate::model::{Dice, Shared, join};
 use commonhold_heap::{Layout, Problem, Refused};
 
@@ -235,4 +236,27 @@ fn what_an_arena_has_it_does_not_take_over() {
         let _ = arena.allocate(&memory, 0, 16);
     }
     let _ = arena.leave(&memory);
+}
+
+#[test]
+fn the_memory_is_that_of_its_version_and_another_is_told() {
+    let (memory, layout, arena, blocks) = filled();
+    drop(arena);
+    let written: Vec<u8> = memory.words.borrow().iter().flat_map(|word| word.to_le_bytes()).collect();
+    let kept = golden::check(env!("CARGO_MANIFEST_DIR"), "heap", 1, &written);
+    let memory = Shared::new(BYTES);
+    let words = kept.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+    memory.words.borrow_mut().iter_mut().zip(words).for_each(|(word, kept)| *word = kept);
+    assert_eq!(memory.problems(&layout), []);
+    let mut arena = join(&memory, layout, 1, &[]);
+    let tag = arena.tag(&memory, "float64", 8).unwrap();
+    assert!(!blocks.contains(&arena.allocate(&memory, tag, 16).unwrap()));
+    drop(arena);
+    for mark in [*b"heap   0", *b"heap   2"] {
+        memory.words.borrow_mut()[0] = u64::from_le_bytes(mark);
+        let before = memory.words.borrow().clone();
+        let problems = memory.problems(&layout);
+        assert!(problems.iter().any(|problem| problem.what.contains("another version")), "{problems:?}");
+        assert_eq!(*memory.words.borrow(), before);
+    }
 }

@@ -3,5 +3,7 @@
 mod blocks;
 mod damage;
 mod deaths;
+#[path = "../../../../tests/golden.rs"]
+mod golden;
 mod meanwhile;
 mod model;

@@ -25,6 +25,20 @@ impl Cache {
         pages & inner.book.dirty()
     }
 
+    /// The first of these pages that processes here would have to fetch.
+    pub fn first_absent(&self, pages: PageRange) -> Option<u64> {
+        let inner = self.lock();
+        let here = &inner.rights.as_ref()?.read;
+        // All before it are here: so many are here up to there.
+        let (mut from, mut to) = (pages.first, pages.end());
+        while from < to {
+            let middle = from + (to - from) / 2;
+            let count = here.range_cardinality(pages.first as u32..=middle as u32);
+            if count == middle + 1 - pages.first { from = middle + 1 } else { to = middle }
+        }
+        (from < pages.end()).then_some(from)
+    }
+
     /// The end of [`stop_writers`](Self::stop_writers).
     pub fn let_writers_go(&self) {
         self.lock().writers_stopped = false;

@@ -15,7 +15,7 @@ pub(super) enum Seen {
 impl Cache {
     /// Nobody maps the object; remembers what is stored.
     pub(super) fn note_stamp(&self, inner: &mut Inner) {
-        let seen = |stamp: Stamp| if stamp.is_recent() { Seen::Recent } else { Seen::Stamp(stamp) };
+        let seen = |(stamp, tells)| if tells { Seen::Stamp(stamp) } else { Seen::Recent };
         inner.stamp = self.pager.stamp().map(seen);
     }
 
@@ -33,7 +33,8 @@ impl Cache {
     }
 
     fn was_changed_unmapped(&self, inner: &Inner) -> bool {
-        inner.views.is_empty() && inner.stamp.is_some() && inner.stamp != self.pager.stamp().map(Seen::Stamp)
+        let now = || self.pager.stamp().map(|(stamp, _)| Seen::Stamp(stamp));
+        inner.views.is_empty() && inner.stamp.is_some() && inner.stamp != now()
     }
 
     /// Drops frames equal to what was stored. Nobody maps the object, so none can change meanwhile.

@@ -165,6 +165,9 @@ impl Cache {
     }
 
     pub(super) fn end_writing(&self, pages: &RoaringBitmap, result: Result<()>) -> Result<()> {
+        if !pages.is_empty() {
+            self.pager.wrote();
+        }
         let mut inner = self.lock();
         if let Err(error) = result {
             // Of an object of another host some may be: then that was noted.

@@ -3,12 +3,17 @@
 use super::view::{Mapping, View};
 use super::{Cache, Inner, book, lock};
 use commonhold_object::{Error, PageRange, Result};
+use commonhold_sys::one_mapping::is_one_mapping;
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
 use std::sync::Arc;
 
 /// Pages compared with what is stored while the lock is held.
 const TRIM_PAGES: u64 = 32;
+/// Of fewer pages the state of each is asked for at once: that takes as long as to look at the mapping.
+const LONG_PAGES: u64 = 1024;
+/// Runs of written pages that are less apart are asked for in one call.
+const NEAR_PAGES: u64 = 128;
 
 /// What one view's page tables said.
 #[derive(Default)]
@@ -177,8 +182,44 @@ pub(super) fn cannot_protect(error: impl Into<std::io::Error>) -> Error {
     Error::io("protecting pages from writes", &error.into())
 }
 
+impl Found {
+    fn add(&mut self, more: Found) {
+        self.mapped.extend(more.mapped);
+        self.moving.extend(more.moving);
+        self.unmapped.extend(more.unmapped);
+        self.vanished.extend(more.vanished);
+        self.there.extend(more.there);
+        self.failed |= more.failed;
+    }
+}
+
 /// Scans the part of a view, without changing anything.
 fn ask(view: &View, part: PageRange) -> Found {
+    let short_way = if part.count < LONG_PAGES { None } else { written_of(view, part) };
+    let Some(runs) = short_way else { return ask_of_all(view, part) };
+    let mut found = Found::default();
+    runs.into_iter().for_each(|run| found.add(ask_of_all(view, run)));
+    found
+}
+
+/// Where in the part everything lies that is not known to be protected. None: it cannot be told so.
+fn written_of(view: &View, part: PageRange) -> Option<Vec<PageRange>> {
+    let mapping = &view.mapping;
+    let (start, end) = (mapping.address_of(part.first), mapping.address_of(part.end()));
+    let mut runs: Vec<PageRange> = Vec::new();
+    let scanned = mapping.pagemap.scan_written(start, end, |from, to| {
+        let (first, end) = (mapping.page_at(from), mapping.page_at(to));
+        match runs.last_mut() {
+            Some(last) if first - last.end() < NEAR_PAGES => last.count = end - last.first,
+            _ => runs.push(PageRange::new(first, end - first)),
+        }
+    });
+    // The scan passes over what is not mapped any more. So the mapping is looked at, and after it.
+    (scanned.is_ok() && is_one_mapping(&mapping.uffd, start, end - start)).then_some(runs)
+}
+
+/// Asks for the state of each page.
+fn ask_of_all(view: &View, part: PageRange) -> Found {
     let mapping = &view.mapping;
     let (start, end) = (mapping.address_of(part.first), mapping.address_of(part.end()));
     let pages = |from: u64, to: u64| {

@@ -356,7 +356,7 @@ impl Cluster {
     }
 
     /// This host ends, whoever uses it: nobody here uses objects of other hosts any more, and their homes ask for what is newest
-    /// here, as far as they can be reached and it takes no longer than [`AT_THE_END`].
+    /// here, as far as they can be reached and it takes no longer than `AT_THE_END`.
     pub fn send_all_home(self: &Arc<Self>) {
         self.ending.store(true, Ordering::SeqCst);
         let deadline = Instant::now() + AT_THE_END;

@@ -54,6 +54,7 @@ pub struct Door {
     listener: TcpListener,
     registry: Ready,
     incarnation: u64,
+    address: SocketAddr,
 }
 
 impl Door {
@@ -68,14 +69,32 @@ impl Door {
         check_host_name(&options.name)?;
         options.registry.check(matches!(security, Security::Plain { even_beyond_loopback: true }))?;
         let registry = Ready::new(&options.registry, state, options.lease)?;
-        let listener = Peers::listen(options.listen, &security)?;
-        Ok(Door { security, listener, registry, incarnation: next_incarnation(state)? })
+        let (listener, address) = listen(options, &security)?;
+        Ok(Door { security, listener, registry, incarnation: next_incarnation(state)?, address })
     }
+
+    /// Where the others reach this host.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Takes the address to listen on. Who started the host has resolved its name already, so that no client of the next process
+/// waits for that; it is resolved anew if the machine has that address no more.
+fn listen(options: &ClusterOptions, security: &Security) -> Result<(TcpListener, SocketAddr)> {
+    if let Some(address) = options.listens_at.or(options.listen.literal()) {
+        let is_gone = options.listen.literal().is_none() && TcpListener::bind((address.ip(), 0)).is_err();
+        if !is_gone {
+            return Ok((Peers::listen(address, security)?, address));
+        }
+    }
+    let address = options.listen.of_this_machine()?;
+    Ok((Peers::listen(address, security)?, address))
 }
 
 /// Answers the other hosts, and joins them. `is_relay`: hosts that cannot reach each other may speak through this one.
 pub fn start(cluster: &Arc<Cluster>, door: Door, is_relay: bool, lease: Duration) -> Result<()> {
-    let Door { security, listener, registry, incarnation } = door;
+    let Door { security, listener, registry, incarnation, .. } = door;
     let registry = registry::open(cluster, registry, lease)?;
     let id = match &security {
         Security::Tls(identity) => {
@@ -193,8 +212,8 @@ impl Transport for Link {
         lock(&self.through).get(&host).copied()
     }
 
-    fn who(&self, address: SocketAddr) -> Result<HostId> {
-        self.peers()?.who(address).map(|hello| hello.host)
+    fn who(&self, addresses: &[SocketAddr]) -> Result<(HostId, SocketAddr)> {
+        self.peers()?.who(addresses).map(|(hello, address)| (hello.host, address))
     }
 }
 

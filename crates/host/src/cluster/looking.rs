@@ -167,7 +167,9 @@ impl Cluster {
             info.translated = here.machine.seen_of(info.uuid).all_translated(); // each host's is its own
         }
         info.home = if info.is_elsewhere { self.called(host) } else { self.me.name.clone() };
-        for text in [&mut info.file_path, &mut info.charged_to, &mut info.warning, &mut info.options.tag] {
+        for text in
+            [&mut info.file_path, &mut info.charged_to, &mut info.warning, &mut info.options.description]
+        {
             text.truncate(text.floor_char_boundary(LONGEST_TEXT)); // it is another host's
         }
         if let PagerKind::External { pager } = &mut info.options.pager {

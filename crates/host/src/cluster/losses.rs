@@ -40,7 +40,7 @@ impl Cluster {
 
     /// The connection with a host is broken: what is said to it waits until there is another.
     pub fn unreachable(self: &Arc<Self>, host: HostId, why: &Error) {
-        lock(&self.unreachable).insert(host);
+        self.note_unreachable(host, why);
         if let Ok(registry) = self.registry() {
             registry.broken(host);
         }
@@ -53,7 +53,7 @@ impl Cluster {
 
     /// The session with a host is over: messages may be lost.
     pub fn session_over(self: &Arc<Self>, host: HostId, why: &Error) {
-        lock(&self.unreachable).insert(host);
+        self.note_unreachable(host, why);
         lock(&self.spoiled).insert(host);
         self.forget_name(host);
         self.parts.forget(host);
@@ -305,6 +305,7 @@ impl Cluster {
                 self.find_home(&driver);
             }
         }
+        self.hears_no_more(host);
         self.wait_dropped();
         if let Ok(this) = self.host() {
             this.settle_removed();

@@ -59,17 +59,21 @@ impl Cluster {
         let staying = move || {
             let (began, mut said) = (Instant::now(), false);
             while let Some(this) = this.upgrade() {
+                lock(&this.attempts).begin();
                 let next = match this.renew() {
                     _ if this.lease.is_fenced() => return,
                     Ok(next) => {
+                        lock(&this.attempts).succeeded();
                         said = false;
                         next
                     }
                     Err(error) if error.kind == ErrorKind::NotFound => {
+                        lock(&this.attempts).failed(&error);
                         this.fence(&format!("{error}"));
                         return;
                     }
                     Err(error) => {
+                        lock(&this.attempts).failed(&error);
                         if !std::mem::replace(&mut said, true) {
                             this.report(format_args!("{}: {error}; trying again", this.what_is_tried()));
                         }

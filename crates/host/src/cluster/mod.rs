@@ -12,6 +12,7 @@
 //! | `members` | joining, staying, and hearing what happens |
 //! | `losses` | hosts that cannot be reached or are lost, this one too |
 //! | `give_back` | pages that were newest with others when this home's process, or theirs, became another |
+//! | `notices` | who is told of notifications |
 //! | `moving` | homes that move to another host when they are lost |
 //! | `replicas` | hosts that keep what the home of such an object has stored |
 //! | `beginnings` | where one use of an object by a host ends, and the next begins |
@@ -49,6 +50,7 @@ mod looking;
 mod losses;
 mod members;
 mod moving;
+mod notices;
 mod objects;
 mod opening;
 mod pools;
@@ -61,6 +63,7 @@ mod sizes;
 pub mod specimens;
 mod threads;
 mod tokens;
+mod trouble;
 mod typed;
 mod using;
 pub mod wire;
@@ -103,8 +106,8 @@ pub trait Transport: Send + Sync {
     fn disconnect(&self, host: HostId, why: &str);
     /// Who passes on what is said with a host, if that cannot be reached from here.
     fn through(&self, host: HostId) -> Option<HostId>;
-    /// Who listens at an address.
-    fn who(&self, address: SocketAddr) -> Result<HostId>;
+    /// Who listens at one of these addresses, and at which.
+    fn who(&self, addresses: &[SocketAddr]) -> Result<(HostId, SocketAddr)>;
 }
 
 /// This host's part of its cluster.
@@ -146,7 +149,9 @@ pub struct Cluster {
     /// For what other hosts have opened this host's objects.
     admitted: RwLock<HashMap<(u128, HostId), Admission>>,
     /// Hosts whose connection broke, and that are not lost.
-    unreachable: Mutex<HashSet<HostId>>,
+    unreachable: Mutex<HashMap<HostId, trouble::Attempts>>,
+    /// To join, or to renew the lease.
+    attempts: Mutex<trouble::Attempts>,
     /// Hosts whose session is over, with what was on its way, and that were not reached since.
     spoiled: Mutex<HashSet<HostId>>,
     /// Those of them that are being connected to.
@@ -178,6 +183,8 @@ pub struct Cluster {
     /// Changes of the sizes of this host's objects.
     size_changes: AtomicU64,
     locks: locks::AllLocks,
+    /// Of objects of this home, notifications that are on their way to other hosts.
+    notices: notices::Notices,
     /// What other hosts have this one keep.
     kept_here: replicas::KeptHere,
     /// Objects of this home that others keep.
@@ -237,6 +244,7 @@ impl Cluster {
             names: RwLock::default(),
             admitted: RwLock::default(),
             unreachable: Mutex::default(),
+            attempts: Mutex::default(),
             spoiled: Mutex::default(),
             reaching: Mutex::default(),
             gone: RwLock::default(),
@@ -256,6 +264,7 @@ impl Cluster {
             clock: Clock::start()?,
             size_changes: AtomicU64::default(),
             locks: locks::AllLocks::default(),
+            notices: notices::Notices::default(),
             kept_here: replicas::KeptHere::default(),
             replicated: Mutex::default(),
             looking: Arc::default(),
@@ -294,7 +303,7 @@ impl Cluster {
 
     /// Whether a host's connection is broken, and the host not lost.
     pub fn is_unreachable(&self, host: HostId) -> bool {
-        lock(&self.unreachable).contains(&host)
+        lock(&self.unreachable).contains_key(&host)
     }
 
     /// Who passes on what is said with a host, if that cannot be reached from here.
@@ -381,6 +390,7 @@ impl Cluster {
                 driver.messages(from, home, messages, payload)
             }
             Message::Tokens { object, message } => self.tokens_said(from, object, message),
+            Message::Watches { object, message } => self.watches_said(from, object, message),
             Message::Answer { number, answer } => {
                 if let Some(Ok(Answer::Opened(shared))) = self.answered(from, number, answer, payload) {
                     self.opened_late(from, shared.object);
@@ -472,6 +482,7 @@ impl Cluster {
             Call::Lock { .. } | Call::Unlock { .. } | Call::Locks { .. } => self.locks_said(from, &call),
             Call::Leave { object, number, tokens } => self.left_by_other(from, object, number, tokens),
             Call::HasCome { object } => self.deal_with(from, object),
+            Call::Notify { object, range } => self.notified(from, object, range),
             Call::TakesPart { object, host } => self.takes_part_here(from, object, host),
             Call::About(_) | Call::Lost { .. } | Call::Look { .. } | Call::List { .. } => {
                 self.seen_by_other(from, call)

@@ -66,6 +66,7 @@ impl Pools {
             Call::Sync { .. } | Call::Resize { .. } | Call::Tag { .. } => &self.waiting,
             Call::Size { .. } => &self.sizes,
             Call::Open { .. }
+            | Call::Notify { .. }
             | Call::TakesPart { .. }
             | Call::About(_)
             | Call::Lost { .. }

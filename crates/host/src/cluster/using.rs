@@ -105,6 +105,7 @@ impl Cluster {
         let mut admitted = Ok(());
         self.check_begins(object, from, number, || admitted = self.admit_living(object, from, access))?;
         admitted?;
+        self.begins_to_hear(object, from);
         let told = self.driver(object).and_then(|driver| driver.size_told());
         Ok(told.map_or(Answer::Done, Answer::Used))
     }

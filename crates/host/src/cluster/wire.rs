@@ -88,6 +88,13 @@ pub enum Message {
         /// What.
         message: commonhold_tokens::Message,
     },
+    /// About who is woken by notifications.
+    Watches {
+        /// Of which object.
+        object: u128,
+        /// What.
+        message: commonhold_watches::Message,
+    },
     /// To be answered.
     Call {
         /// Under which number.
@@ -328,6 +335,13 @@ pub enum Call {
         of: Option<u128>,
         /// What, where.
         tagging: Tagging,
+    },
+    /// Of an object's home: whoever watches any of these bytes, on any host but the caller's, is to be woken.
+    Notify {
+        /// Which object.
+        object: u128,
+        /// Where.
+        range: commonhold_watches::Range,
     },
     /// Of the home of an object that hosts share: its name goes.
     Remove {

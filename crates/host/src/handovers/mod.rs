@@ -20,9 +20,11 @@
 
 mod slots;
 
+use crate::live::WAY_OUT;
 use commonhold_coherence::HostId;
 use commonhold_coherence::forwarding::Standing;
 use commonhold_object::error::Doing;
+use commonhold_object::format::other_version;
 use commonhold_object::limits::OBJECT_PAGES;
 use commonhold_object::{PAGE_SIZE_BYTES, Result};
 use commonhold_points as points;
@@ -35,7 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const SLOTS_AT: u64 = PAGE_SIZE_BYTES;
 const VERSIONS_AT: u64 = SLOTS_AT + OBJECT_PAGES * SLOT_BYTES as u64;
-/// Which layout this is: of notes in another nothing is known.
+/// Which layout this is. With notes in another no host begins ([`check_layout`]): it would take what they keep for lost.
 const LAYOUT: u64 = 3;
 /// This one, and as many before it as the registry knows.
 const PROCESSES: usize = 17;
@@ -99,6 +101,18 @@ fn write_at(memory: &OwnedFd, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
 /// New memory for one object.
 pub fn new_memory() -> Result<OwnedFd> {
     frames::create("commonhold-handovers", END).doing("making memory for what is handed over")
+}
+
+/// Refuses notes in another layout.
+pub fn check_layout(memory: &OwnedFd) -> Result<()> {
+    let mut words = [0; 16];
+    read_at(memory, &mut words, 0).doing("looking at what was handed over")?;
+    let [home, layout] =
+        [0, 8].map(|at| u64::from_le_bytes(words[at..at + 8].try_into().unwrap_or_default()));
+    if home == 0 || layout == LAYOUT {
+        return Ok(()); // nothing is noted, or in this one
+    }
+    Err(other_version("what is handed over between hosts", layout, LAYOUT, WAY_OUT))
 }
 
 impl Handovers {
@@ -283,6 +297,7 @@ mod tests {
         let memory = Arc::new(new_memory().unwrap());
         let handovers = Handovers::new(memory.clone(), BYTES as u64).unwrap();
         assert_eq!(handovers.begun(), None);
+        check_layout(&memory).unwrap();
         handovers.begin(HostId(3), HostId(1)).unwrap();
         let last = (OBJECT_PAGES - 1) as u32;
         for page in [7, last] {
@@ -326,6 +341,16 @@ mod tests {
         assert_eq!(handovers.begun(), begun(3, &[1]));
         handovers.begin(HostId(4), HostId(2)).unwrap();
         assert_eq!((handovers.begun(), handovers.left(|_| true).unwrap()), (begun(4, &[2]), vec![]));
+        check_layout(&memory).unwrap();
+        for other in [LAYOUT - 1, LAYOUT + 1] {
+            write_at(&memory, &other.to_le_bytes(), 8).unwrap();
+            let why = check_layout(&memory).unwrap_err();
+            assert!(
+                why.kind == commonhold_object::ErrorKind::Version && why.message.contains(WAY_OUT),
+                "{why}"
+            );
+        }
+        write_at(&memory, &LAYOUT.to_le_bytes(), 8).unwrap();
         // Process follows process: the last are known, in their order.
         let all: Vec<u32> = (2..40).collect();
         for last in 1..all.len() {
@@ -333,5 +358,30 @@ mod tests {
             let known = &all[(last + 1).saturating_sub(PROCESSES)..=last];
             assert_eq!(handovers.begun(), begun(4, known));
         }
+    }
+
+    #[test]
+    fn the_memory_is_that_of_its_layout() {
+        let memory = Arc::new(new_memory().unwrap());
+        let handovers = Handovers::new(memory.clone(), BYTES as u64).unwrap();
+        handovers.begin(HostId(3), HostId(1)).unwrap();
+        handovers.go_on(HostId(2)).unwrap();
+        handovers.own(1, 4).unwrap();
+        handovers.leaves(1, &[9; BYTES]).unwrap();
+        handovers.sent(1, 5, HostId(8)).unwrap();
+        let mut written = vec![0; 8 * (3 + PROCESSES)];
+        read_at(&memory, &mut written, 0).unwrap();
+        let mut slots = vec![0; 2 * SLOT_BYTES];
+        read_at(&memory, &mut slots, SLOTS_AT).unwrap();
+        written.extend(&slots);
+        let kept = crate::golden::check(env!("CARGO_MANIFEST_DIR"), "handovers", LAYOUT, &written);
+        let (begins, slots) = kept.split_at(8 * (3 + PROCESSES));
+        let memory = Arc::new(new_memory().unwrap());
+        write_at(&memory, begins, 0).unwrap();
+        write_at(&memory, slots, SLOTS_AT).unwrap();
+        let handovers = Handovers::new(memory, BYTES as u64).unwrap();
+        assert_eq!(handovers.begun(), Some(Begun { home: HostId(3), by: vec![HostId(1), HostId(2)] }));
+        let sent = Standing { kept: Some(5), sent_to: Some(HostId(8)), number: 5, ..Standing::nothing(1) };
+        assert_eq!(standing(&handovers, 1, false), Some((sent, false)));
     }
 }

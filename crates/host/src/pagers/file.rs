@@ -1,6 +1,7 @@
 //! The pager of objects that are files, in place.
 
-use super::{Pager, Stamp};
+use super::Pager;
+use super::times::{Stamp, Times};
 use crate::waiting::may_wait;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
@@ -40,12 +41,18 @@ pub struct FilePager {
     size_bytes: AtomicU64,
     /// Space that the disk keeps for root is not for it.
     leaves_room: bool,
+    times: Times,
 }
 
 impl FilePager {
     /// Takes the file, open for reading and (unless the object is read-only) writing.
     pub fn new(file: File, size_bytes: u64) -> Self {
-        FilePager { file, size_bytes: AtomicU64::new(size_bytes), leaves_room: false }
+        FilePager {
+            file,
+            size_bytes: AtomicU64::new(size_bytes),
+            leaves_room: false,
+            times: Times::default(),
+        }
     }
 
     /// The same of an ordinary user: a host of root takes none of the space that the disk keeps for root.
@@ -157,8 +164,11 @@ impl Pager for FilePager {
         Some(self.file.as_fd())
     }
 
-    fn stamp(&self) -> Option<Stamp> {
-        let now = self.file.metadata().ok()?;
-        Some(Stamp { size_bytes: now.len(), changed: (now.ctime(), now.ctime_nsec() as u64) })
+    fn wrote(&self) {
+        self.times.written(&self.file);
+    }
+
+    fn stamp(&self) -> Option<(Stamp, bool)> {
+        self.times.stamp(&self.file)
     }
 }

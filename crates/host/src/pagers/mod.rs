@@ -7,6 +7,7 @@ mod file;
 mod moving;
 mod replicas;
 mod snapshot;
+mod times;
 mod typed;
 
 pub use anonymous::AnonymousPager;
@@ -16,13 +17,13 @@ pub use file::{FilePager, check_room};
 pub use moving::{HomeFile, MovingPager};
 pub use replicas::Replicas;
 pub use snapshot::SnapshotPager;
+pub use times::Stamp;
 pub use typed::TypedPager;
 
 use commonhold_object::{Error, ErrorKind, Result};
 use roaring::RoaringBitmap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Supplies and stores the pages of one object. All offsets and lengths are whole pages within the object.
 ///
@@ -89,8 +90,12 @@ pub trait Pager: Send + Sync {
         self.file()
     }
 
-    /// Changes whenever what is stored may have been changed by others; `None` if that cannot be known.
-    fn stamp(&self) -> Option<Stamp> {
+    /// What a sync had to write was written: whatever others change from now on is to be told from it. May wait.
+    fn wrote(&self) {}
+
+    /// Changes whenever what is stored may have been changed by others; `None` if that cannot be known. And whether
+    /// each change to come leaves another.
+    fn stamp(&self) -> Option<(Stamp, bool)> {
         None
     }
 
@@ -126,30 +131,5 @@ pub trait Pager: Send + Sync {
     /// As `page_out`, of versions that are newer than what a sync that is under way may store of the same pages yet.
     fn publish(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.page_out(offset, data)
-    }
-}
-
-/// Size and time of change of a file: equal stamps mean that nobody wrote in between, if they are not recent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// Size, bytes.
-    pub size_bytes: u64,
-    /// Time of the last change: seconds and nanoseconds.
-    pub changed: (i64, u64),
-}
-
-/// The kernel's clock for files moves in steps of up to 10 ms.
-const CLOCK_STEP: Duration = Duration::from_millis(50);
-
-impl Stamp {
-    /// Whether the file was changed so lately that one more change could leave the stamp as it is.
-    pub fn is_recent(&self) -> bool {
-        let (seconds, nanoseconds) = self.changed;
-        let after_epoch = Duration::new(u64::try_from(seconds).unwrap_or(0), nanoseconds as u32);
-        let apart = match SystemTime::now().duration_since(UNIX_EPOCH + after_epoch) {
-            Ok(age) => age,
-            Err(in_the_future) => in_the_future.duration(),
-        };
-        apart < CLOCK_STEP
     }
 }

@@ -149,7 +149,11 @@ impl Pager for MovingPager {
         self.pager().file()
     }
 
-    fn stamp(&self) -> Option<Stamp> {
+    fn wrote(&self) {
+        self.pager().wrote();
+    }
+
+    fn stamp(&self) -> Option<(Stamp, bool)> {
         self.pager().stamp()
     }
 

@@ -114,7 +114,11 @@ impl Pager for TypedPager {
         None
     }
 
-    fn stamp(&self) -> Option<Stamp> {
+    fn wrote(&self) {
+        self.stored.wrote();
+    }
+
+    fn stamp(&self) -> Option<(Stamp, bool)> {
         self.stored.stamp()
     }
 

@@ -51,11 +51,12 @@ const COUNTERS: [OfHost; 4] = [
     ("commonhold_host_syncs", "Syncs done", |s| s.syncs),
 ];
 
-const GAUGES: [OfHost; 6] = [
+const GAUGES: [OfHost; 7] = [
     ("commonhold_host_objects", "Objects that exist", |s| s.objects),
     ("commonhold_host_clients", "Clients connected", |s| s.clients),
     ("commonhold_host_mappings", "Mappings of controlled objects", |s| s.mappings),
     ("commonhold_host_resident_bytes", "Bytes of frames in memory", |s| s.resident_bytes),
+    ("commonhold_host_direct_bytes", "Bytes of memory of direct objects without a file", |s| s.direct_bytes),
     ("commonhold_host_budget_bytes", "Budget for those frames, bytes", |s| s.budget_bytes),
     ("commonhold_host_generation", "Host processes that this keeper has started", |s| s.generation),
 ];

@@ -9,7 +9,7 @@ use commonhold_object::{
 };
 use commonhold_registry::{Entry, Prepared, Registry};
 use commonhold_tables::HUGE;
-use commonhold_wired::{NAME, TAG};
+use commonhold_wired::{DESCRIPTION, NAME};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Host {
             size_bytes,
             translation: Translation::SharedTables,
             mode,
-            tag: TAG.to_owned(),
+            description: DESCRIPTION.to_owned(),
             ..CreateOptions::default()
         };
         options.check()?;

@@ -7,8 +7,10 @@
 
 use super::session::Session;
 use super::{Host, lock};
+use crate::formats::check_file;
+use crate::live::WAY_OUT;
 use commonhold_object::error::Doing;
-use commonhold_object::{ObjectId, Result};
+use commonhold_object::{Format, ObjectId, Result};
 use commonhold_sys::process::{self, Identity};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +20,8 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-pub(super) const MAGIC: &[u8; 8] = b"ChClnts\x01";
+/// How the list begins.
+pub(super) const FORMAT: Format = Format { magic: *b"ChClnts", version: 1 };
 /// What may be added before the list is written anew, if that is more than it was then.
 const ADDED_BYTES: usize = 64 * 1024;
 
@@ -86,7 +89,7 @@ impl ClientList {
         let Some(file) = &mut self.file else { return false };
         lines.iter().for_each(|line| line.apply(&mut self.listed));
         if self.listed.is_empty() && !lines.is_empty() {
-            (self.written, self.added) = (MAGIC.len(), 0);
+            (self.written, self.added) = (Format::BYTES, 0);
             return self.empty().inspect_err(|_| self.file = None).is_ok();
         }
         let bytes = encode(lines);
@@ -104,15 +107,15 @@ impl ClientList {
     /// Nobody is left.
     fn empty(&mut self) -> std::io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        file.set_len(MAGIC.len() as u64)?;
-        file.seek(SeekFrom::Start(MAGIC.len() as u64)).map(drop)
+        file.set_len(Format::BYTES as u64)?;
+        file.seek(SeekFrom::Start(Format::BYTES as u64)).map(drop)
     }
 
     /// Writes the list anew.
     fn rewrite(&mut self, path: &Path, clients: &[Expected]) -> Result<()> {
         self.file = None;
         let lines: Vec<Line> = clients.iter().flat_map(lines_of).collect();
-        let mut bytes = MAGIC.to_vec();
+        let mut bytes = FORMAT.begin().to_vec();
         bytes.extend(encode(&lines));
         let fresh = path.with_extension("new");
         let write = || -> std::io::Result<File> {
@@ -137,20 +140,25 @@ pub(super) fn encode(lines: &[Line]) -> Vec<u8> {
     lines.iter().flat_map(|line| postcard::to_stdvec(line).unwrap_or_default()).collect()
 }
 
-/// Who is in the list.
-pub(super) fn read(path: &Path) -> Vec<Expected> {
-    read_bytes(&std::fs::read(path).unwrap_or_default())
+/// Who is in the list. An error: it is of another version, and whoever took it for empty would lose what they have.
+pub(super) fn read(path: &Path) -> Result<Vec<Expected>> {
+    read_bytes(&std::fs::read(path).unwrap_or_default(), path)
+}
+
+/// Refuses a list of another version.
+pub(crate) fn check_clients(path: &Path) -> Result<()> {
+    check_file(path, FORMAT, WAY_OUT)
 }
 
 /// Who is in a list of these bytes.
-pub(super) fn read_bytes(bytes: &[u8]) -> Vec<Expected> {
-    let Some(mut rest) = bytes.strip_prefix(MAGIC) else { return Vec::new() };
+pub(super) fn read_bytes(bytes: &[u8], path: &Path) -> Result<Vec<Expected>> {
+    let Some(mut rest) = FORMAT.body(bytes, path.display(), WAY_OUT)? else { return Ok(Vec::new()) };
     let mut listed = Listed::new();
     while let Ok((line, after)) = postcard::take_from_bytes::<Line>(rest) {
         rest = after;
         line.apply(&mut listed);
     }
-    listed.into_values().collect()
+    Ok(listed.into_values().collect())
 }
 
 impl Host {
@@ -279,31 +287,39 @@ mod tests {
         let mut list = ClientList::default();
         list.rewrite(&path, &[expected(1, &[10])]).unwrap();
         assert!(list.add(&[has(2, 11), has(2, 12), Line::LetGo { session: 2, object: ObjectId(11) }]));
-        assert_eq!(read(&path), [expected(1, &[10]), expected(2, &[12])]);
+        assert_eq!(read(&path).unwrap(), [expected(1, &[10]), expected(2, &[12])]);
         assert!(list.add(&[Line::Gone { session: 1 }, Line::LetGo { session: 2, object: ObjectId(12) }]));
-        assert_eq!(std::fs::read(&path).unwrap(), MAGIC);
+        assert_eq!(std::fs::read(&path).unwrap(), FORMAT.begin());
         assert!(list.add(&[has(3, 13)]));
-        assert_eq!(read(&path), [expected(3, &[13])]);
+        assert_eq!(read(&path).unwrap(), [expected(3, &[13])]);
     }
 
     #[test]
     fn what_came_and_went_is_read_again_up_to_where_a_death_cut_it_short() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("clients");
-        assert!(read(&path).is_empty());
+        assert!(read(&path).unwrap().is_empty());
         let mut list = ClientList::default();
         assert!(!list.add(&[has(1, 1)]), "there is no file yet");
         list.rewrite(&path, &[expected(1, &[10, 11])]).unwrap();
         assert!(list.add(&[has(2, 10)]) && list.add(&[has(1, 12), has(3, 9)]));
         assert!(list.add(&[Line::Gone { session: 2 }]) && list.add(&[has(1, 12)]));
-        assert_eq!(read(&path), [expected(1, &[10, 11, 12]), expected(3, &[9])]);
+        assert_eq!(read(&path).unwrap(), [expected(1, &[10, 11, 12]), expected(3, &[9])]);
         let whole = std::fs::read(&path).unwrap();
         for length in 0..whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
-            assert!(read(&path).len() <= 3);
+            assert!(read(&path).unwrap().len() <= 3);
+        }
+        for version in [FORMAT.version - 1, FORMAT.version + 1] {
+            let mut other = whole.clone();
+            other[7] = version;
+            std::fs::write(&path, &other).unwrap();
+            let why = check_clients(&path).unwrap_err();
+            assert!(why.message.contains("clients") && why.message.contains(WAY_OUT), "{why}");
+            assert_eq!(std::fs::read(&path).unwrap(), other);
         }
         std::fs::write(&path, b"something else").unwrap();
-        assert!(read(&path).is_empty());
+        assert!(read(&path).unwrap().is_empty());
     }
 
     #[test]
@@ -322,6 +338,6 @@ mod tests {
             }
         }
         assert!(rewritten > 0 && std::fs::metadata(&path).unwrap().len() <= 2 * ADDED_BYTES as u64);
-        assert_eq!(read(&path), stays);
+        assert_eq!(read(&path).unwrap(), stays);
     }
 }

@@ -84,7 +84,8 @@ impl Host {
                 return Place::Pool(self.machine.returning.clone());
             }
             Request::Map(_) if header.repeated => return Place::Pool(self.machine.returning.clone()),
-            Request::Lock { object, .. }
+            // What waits for other hosts.
+            Request::Lock { object, .. } | Request::Notify { object, .. }
                 if self.object(*object).is_ok_and(|object| object.record().options.is_shared()) =>
             {
                 return Place::Pool(self.machine.locking.clone());
@@ -252,6 +253,16 @@ impl Host {
             Request::Revert { name } => self.revert(session, &name),
             Request::RevertOpened { object } => self.revert_opened(session, object),
             Request::Watch { object } => self.watch(session, object).map(done),
+            Request::WatchRange { object, offset, length } => {
+                self.watch_range(session, object, (offset, length), give)
+            }
+            Request::Unwatch { number } => {
+                self.machine.watches.end(session.id, number);
+                Ok(Reply::Done)
+            }
+            Request::Notify { object, offset, length } => {
+                self.notify(session, object, (offset, length)).map(done)
+            }
             Request::Snapshot(asked) => self.snapshot(session, &asked, give),
             Request::CreateNameless { options, nonce } => {
                 self.create_nameless(session, options, (nonce, repeated), give)
@@ -276,7 +287,11 @@ impl Host {
             Request::Status => Ok(Reply::Status(Box::new(self.status()))),
             Request::Counts { name, after, hottest } => self.counts(session, name.as_ref(), after, hottest),
             Request::Trace { name, place } => self.traced(session, &name, place),
-            Request::Hosts => Ok(Reply::Hosts(self.cluster_hosts())),
+            Request::Hosts => {
+                let mut hosts = self.cluster_hosts();
+                let trouble = hosts.iter_mut().map(|host| host.trouble.take()).collect();
+                Ok(Reply::Hosts(hosts, trouble))
+            }
             Request::Stop { force } => self.stop(session, force).map(done),
             Request::Replace { program, keeper } => self.replace(session, program, keeper).map(done),
             Request::ServePager { pager } => {
@@ -310,6 +325,7 @@ impl Host {
                 Request::Status
                     | Request::ServePager { .. }
                     | Request::Watch { .. }
+                    | Request::Unwatch { .. }
                     | Request::Released { .. }
                     | Request::Token { .. }
             ),

@@ -1,4 +1,4 @@
-//! For the fuzz targets: what a host finds that was written by the one before, with the keeper and
+//! For the fuzz targets, and the golden files: what a host finds that was written by the one before, with the keeper and
 //! in files of its own.
 
 use super::clients::{self, Line};
@@ -17,7 +17,7 @@ pub fn blobs(bytes: &[u8]) {
         2 => same::<Vec<PageRange>>(rest),
         3 => same::<Memory>(rest),
         _ => {
-            for client in clients::read_bytes(rest) {
+            for client in clients::read_bytes(rest, "clients".as_ref()).unwrap_or_default() {
                 assert!(!client.objects.is_empty(), "who has nothing is not waited for");
             }
         }
@@ -69,10 +69,49 @@ pub fn sample_blobs() -> Vec<Vec<u8>> {
         postcard::to_stdvec(&region),
         postcard::to_stdvec(&holds),
         postcard::to_stdvec(&Memory { boot_id: "boot".into(), inode: 9 }),
-        Ok([&clients::MAGIC[..], &clients::encode(&lines)].concat()),
+        Ok([&clients::FORMAT.begin()[..], &clients::encode(&lines)].concat()),
     ];
     (0..)
         .zip(encoded)
         .map(|(kind, bytes)| [&[kind], &bytes.expect("it can be encoded")[..]].concat())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::golden_of_the_state;
+    use crate::golden;
+    use commonhold_keeper::marks::{Marks, Others};
+
+    #[test]
+    fn blobs_are_those_of_their_version() {
+        let mut samples = sample_blobs();
+        // The list of clients has a version of its own.
+        let clients = samples.pop().unwrap();
+        let path = env!("CARGO_MANIFEST_DIR");
+        let kept = golden::check(path, "clients", clients::FORMAT.version.into(), &clients[1..]);
+        let listed = clients::read_bytes(&kept, "clients".as_ref()).unwrap();
+        let objects = listed.iter().map(|one| (one.session, one.objects.iter().map(|id| id.0).collect()));
+        assert_eq!(objects.collect::<Vec<(u64, Vec<u64>)>>(), [(1, vec![2])]);
+        let kept = golden_of_the_state("blobs", &golden::together(&samples));
+        golden::apart(&kept).iter().for_each(|sample| blobs(sample));
+        let session: SavedSession = postcard::from_bytes(&golden::apart(&kept)[0][1..]).unwrap();
+        assert_eq!(
+            (session.pid, session.opened, session.returned_by),
+            (5, vec![(ObjectId(7), Access::ReadWrite)], 8)
+        );
+    }
+
+    #[test]
+    fn what_the_keeper_reads_is_that_of_its_version() {
+        let marks = Marks {
+            file: "live/7".into(),
+            inode_at: 128,
+            inode: 9,
+            bitmaps: vec![65536, 1 << 29],
+            others: Others::StayMapped,
+        };
+        assert_eq!(Marks::decode(&golden_of_the_state("marks", &marks.encode())), Some(marks));
+    }
 }

@@ -92,7 +92,8 @@ impl Host {
         }
     }
 
-    /// Keeps the descriptors through which a client's faults are served.
+    /// Keeps the descriptors through which a client's faults are served. That of its page tables first: who has a
+    /// userfaultfd of a kind is brought neither again.
     pub(super) fn keep_descriptors(
         &self,
         session: &Session,
@@ -104,10 +105,8 @@ impl Host {
             fd.try_clone_to_owned().map(Arc::new).doing("keeping a descriptor")
         };
         let uffd_key = session_key(session.id, &format!("uffd/{}", kind.index()));
-        self.vault.put(&uffd_key, &[], Some(again(uffd.as_fd())?))?;
-        let pagemap = again(pagemap.as_fd())
-            .and_then(|pagemap| self.vault.put(&session_key(session.id, "pagemap"), &[], Some(pagemap)));
-        pagemap.inspect_err(|_| self.unkeep(&uffd_key))
+        self.vault.put(&session_key(session.id, "pagemap"), &[], Some(again(pagemap.as_fd())?))?;
+        self.vault.put(&uffd_key, &[], Some(again(uffd.as_fd())?))
     }
 
     /// Keeps one region. An error (a limit) has kept nothing.

@@ -61,6 +61,7 @@ impl Host {
     /// Takes everything that the session has. May be done again, and by several at once.
     fn sweep(self: &Arc<Self>, session: &Arc<Session>) {
         self.pagers.disconnect(session.id.0);
+        self.machine.watches.end_of_client(session.id);
         let regions = session.space.end();
         // By identity: a client may have thousands of objects.
         let mut caches: HashMap<ObjectId, Arc<Cache>> = HashMap::new();
@@ -324,6 +325,12 @@ impl Host {
         let program = program.map(std::path::PathBuf::from);
         if keeper {
             self.start_keeper(program.clone().unwrap_or_else(|| self.program.clone()))?;
+            // So that it knows to which it may return, if the other refuses to go on with what is here.
+            if program.is_some()
+                && let Err(error) = self.vault.restart_me(Some(&self.program))
+            {
+                self.machine.log(format_args!("there is no way back from the next program: {error}"));
+            }
         }
         self.vault.restart_me(program.as_deref())?;
         self.exit_soon();

@@ -22,6 +22,7 @@
 //! | `tokens` | the same of hosts: where the words of a mutex are |
 //! | `wired_pager` | wired objects that are fetched from a file or an external pager |
 //! | `nameless`, `offers` | objects without a name, and objects on their way through channels |
+//! | `watching` | who waits for changes of bytes, and who says that there was one |
 //! | `versions` | what snapshots are of, when that changes |
 //! | `slots` | what one user may take of what all share |
 //! | `kept` | what the keeper holds |
@@ -46,7 +47,7 @@ mod elsewhere;
 mod ephemeral;
 mod expecting;
 mod fencing;
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod kept;
 mod lifetime;
@@ -78,8 +79,11 @@ pub mod tokens;
 mod trimming;
 mod typing;
 mod versions;
+mod watching;
 mod wired;
 mod wired_pager;
+
+pub(crate) use clients::check_clients;
 
 use crate::cluster::Cluster;
 use crate::faults::service::FaultService;
@@ -108,6 +112,8 @@ pub struct Limits {
     pub quotas: Quotas,
     /// Clients at once.
     pub clients: u64,
+    /// Watches of all clients of one ordinary user.
+    pub watches: usize,
     /// File systems from which files of ordinary users are taken, besides those that everybody's are taken from.
     pub file_systems: Vec<String>,
 }
@@ -175,6 +181,8 @@ pub struct Host {
     /// Looks at ephemeral objects that nobody uses: from the first on that lingers.
     lingering_clock: Mutex<Option<Arc<crate::clock::Clock>>>,
     next_session: AtomicU64,
+    /// Memory of direct objects, of so many that it is not counted each time, and when it was.
+    direct_bytes: Mutex<Option<(Instant, u64)>>,
     /// Processes of hosts before this one that were killed, and had not ended when this one began.
     stuck_before: Mutex<Vec<Arc<OwnedFd>>>,
     stopping: AtomicBool,

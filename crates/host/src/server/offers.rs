@@ -334,3 +334,17 @@ pub(super) fn number_of(path: &Path) -> Option<Option<Token>> {
     let token = path.extension()?.to_str()?.strip_prefix("offer-")?;
     Some(Token::from_str_radix(token, 16).ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::is_of_the_state;
+
+    #[test]
+    fn notes_are_those_of_their_version() {
+        let boot_id = "boot".to_owned();
+        let (channel, object) = (ObjectId(2), ObjectId(3));
+        is_of_the_state("offer", &Noted { boot_id, channel, object, access: Access::ReadWrite, uid: 4 });
+        assert_eq!(taken(Some(SessionId(7))), 8_u64.to_le_bytes());
+    }
+}

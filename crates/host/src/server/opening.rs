@@ -165,6 +165,7 @@ impl Host {
     pub(super) fn close(self: &Arc<Self>, session: &Session, id: ObjectId) -> Result<()> {
         let removed = lock(&session.opened).remove(&id);
         lock(&session.watched).remove(&id);
+        self.machine.watches.end_of(session.id, id);
         self.forget_taken(session, id);
         if let (Some(access), Ok(object)) = (removed, self.object(id)) {
             if let Some(cache) = object.cache() {

@@ -30,7 +30,7 @@ impl Host {
     /// Reads `live/clients`: whoever of them lives, and was not taken over from the keeper, is expected.
     pub(super) fn expect_clients(self: &Arc<Self>) -> Result<()> {
         let path = self.machine.directory.join("live").join("clients");
-        let clients = clients::read(&path);
+        let clients = clients::read(&path)?;
         let here: HashSet<u64> = self.sessions().iter().map(|s| s.id.0).collect();
         let away = clients.into_iter().filter(|c| !here.contains(&c.session));
         let objects = self.returning.expect(away);
@@ -170,7 +170,7 @@ impl Host {
             return false;
         }
         self.repaired(format!(
-            "{} was anonymous, and its memory is gone with the host and keeper that held it",
+            "{} was anonymous, and its memory is gone: host and keeper died, or the host while it made or removed it",
             record.label()
         ));
         true

@@ -39,6 +39,10 @@ impl Host {
             is_unreachable: cluster.is_unreachable(member.host),
             through: cluster.through(member.host).map(|relay| cluster.called(relay)),
             waits: member.host == cluster.me.host && !cluster.has_joined_a_cluster(),
+            trouble: match member.host == cluster.me.host {
+                true => cluster.own_trouble(),
+                false => cluster.trouble_with(member.host),
+            },
             name: member.name,
             address: member.address,
         };

@@ -407,3 +407,16 @@ fn not_whole(why: &str) -> Error {
     let text = format!("the snapshot is not whole: {why}; remove it, and take another");
     Error::new(ErrorKind::Lost, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::is_of_the_state;
+
+    #[test]
+    fn notes_are_those_of_their_version() {
+        let noted = Noted { boot_id: "boot".into(), parent: ObjectId(2), first_page: 3, pages: 4 };
+        is_of_the_state("snapshot", &noted);
+        assert_eq!([USABLE, BROKEN, TO_BE_WHOLE], [0, 1, 2]);
+    }
+}

@@ -15,11 +15,12 @@ use crate::on_way::OnWay;
 use crate::pagers::PagerLines;
 use crate::refuge::Refuge;
 use crate::seeing::endpoint::MetricsOptions;
-use crate::{set_aside, types};
+use crate::{formats, set_aside, types};
 use commonhold_coherence::HostId;
 use commonhold_keeper::{Kept, Key, STUCK_PART, Vault};
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PageSize, Result, limits};
+use commonhold_peers::HostAddress;
 use commonhold_registry::{Quota, Quotas, Registry};
 use commonhold_sys::userfaultfd::Userfaultfd;
 use commonhold_sys::{kernel, process, socket};
@@ -62,7 +63,9 @@ pub struct ServeOptions {
 /// A host's place in a cluster.
 pub struct ClusterOptions {
     /// Where it listens for other hosts.
-    pub listen: SocketAddr,
+    pub listen: HostAddress,
+    /// Which address that is, where it was resolved before.
+    pub listens_at: Option<SocketAddr>,
     /// Where the cluster's registry is.
     pub registry: Place,
     /// How long a host that says nothing belongs to the cluster, if this host keeps the list.
@@ -108,6 +111,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
     let kept = inheritance.kept;
     let directory = &options.directory;
     set_aside::refuse_to_begin_anew(directory)?;
+    formats::check(directory, &kept)?;
     options.metrics.as_ref().map_or(Ok(()), MetricsOptions::check)?;
     let door = options.cluster.as_ref().map(|cluster| Door::open(cluster, directory)).transpose()?;
     for folder in set_aside::FOLDERS {
@@ -160,10 +164,11 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         cluster: OnceLock::new(),
         stuck_before: Mutex::new(stuck_before(&vault, &kept)),
         stopping: AtomicBool::new(false),
+        direct_bytes: Mutex::default(),
         small_frames: frames_survive_in_pipe().unwrap_or(false),
         vault,
     });
-    host.enter_cluster(options.cluster.as_ref(), &kept)?;
+    host.enter_cluster(options.cluster.as_ref().zip(door.as_ref()), &kept)?;
     host.take_over(&kept, inheritance.complete)?;
     super::trimming::start(&host)?;
     super::segments::start(&host)?;
@@ -211,6 +216,7 @@ fn limits_of(options: &ServeOptions, descriptors: u64) -> Limits {
             ordinary: quota(memory / 2, ordinary_objects),
         },
         clients: options.max_clients.unwrap_or(limits::CLIENTS),
+        watches: limits::WATCHES_PER_ORDINARY_USER.min(descriptors as usize / 16),
         file_systems: options.file_systems.clone(),
     }
 }
@@ -279,7 +285,12 @@ fn evictor(vault: &Arc<Vault>, kept: &[Kept]) -> Evictor {
 
 impl Host {
     /// Its part of a cluster; of none but itself, where it was not told of others.
-    fn enter_cluster(self: &Arc<Self>, options: Option<&ClusterOptions>, kept: &[Kept]) -> Result<()> {
+    fn enter_cluster(
+        self: &Arc<Self>,
+        through: Option<(&ClusterOptions, &Door)>,
+        kept: &[Kept],
+    ) -> Result<()> {
+        let options = through.map(|(options, _)| options);
         let mut number = [0; 4];
         rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty())
             .map_err(std::io::Error::from)
@@ -287,7 +298,7 @@ impl Host {
         let me = Member {
             host: HostId(u32::from_le_bytes(number) >> 1),
             name: options.map_or_else(String::new, |options| options.name.clone()),
-            address: options.map_or_else(|| ([0, 0, 0, 0], 0).into(), |options| options.listen),
+            address: through.map_or_else(|| ([0, 0, 0, 0], 0).into(), |(_, door)| door.address()),
             former: Vec::new(),
         };
         let lease = Lease::new(&self.vault, kept)?;

@@ -1,11 +1,13 @@
 //! What the host says of itself, and small questions to the machine.
 
 use super::Host;
+use super::object::Object;
 use crate::types::Way;
 use commonhold_object::{CreateOptions, Error, ErrorKind, HostStatus, PAGE_SIZE_BYTES, PagerKind, Result};
-use commonhold_sys::cgroup;
+use commonhold_sys::{cgroup, frames};
 use std::sync::atomic::Ordering;
-use std::sync::{OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 impl Host {
     /// What the host says of itself.
@@ -41,9 +43,40 @@ impl Host {
             machine: self.machine.types.here().word().to_owned(),
             translated: self.machine.types.count(Way::Received),
             stored_translated: self.machine.types.count(Way::Stored),
+            direct_bytes: self.direct_bytes(),
+            cluster: self.with_cluster().and_then(|cluster| cluster.standing()),
         }
     }
+
+    /// Memory of direct objects that have no file: how much of it there is the kernel tells at once. Files are left out, as
+    /// theirs may be anywhere, and who asks for the state must not wait; `ls` and `stat` tell what of each is in memory.
+    fn direct_bytes(&self) -> u64 {
+        let mut last = super::lock(&self.direct_bytes);
+        // Whoever asks without end must not keep the thread that answers counting.
+        if let Some((at, bytes)) = *last
+            && at.elapsed() < COUNTED_AGAIN
+        {
+            return bytes;
+        }
+        let objects = self.all_objects();
+        let of = |object: &Arc<Object>| {
+            // What lies in an arena is the arena's.
+            if object.is_controlled() || !object.is_with_clients() || self.place_in_arena(object.id).is_some()
+            {
+                return 0;
+            }
+            let memory = object.descriptor();
+            memory.map_or(0, |memory| frames::resident_bytes(&*memory).unwrap_or(0))
+        };
+        let bytes = objects.iter().map(of).sum();
+        *last = (objects.len() > COUNTED_AT_ONCE).then(|| (Instant::now(), bytes));
+        bytes
+    }
 }
+
+/// Of more objects than so many the memory is not counted again for so long.
+const COUNTED_AT_ONCE: usize = 1024;
+const COUNTED_AGAIN: Duration = Duration::from_millis(250);
 
 /// A line of /proc/meminfo, in bytes.
 pub fn meminfo(field: &str) -> Option<u64> {

@@ -20,7 +20,7 @@ use std::ptr::NonNull;
 /// The kind of primitive that an object holds.
 pub(super) fn kind_of(options: &CreateOptions) -> Option<Kind> {
     let memory = options.pager == PagerKind::Anonymous && options.translation == Translation::Paged;
-    Kind::of_object(&options.tag, options.size_bytes).filter(|_| memory && !options.is_controlled())
+    Kind::of_object(&options.description, options.size_bytes).filter(|_| memory && !options.is_controlled())
 }
 
 /// Whether an object holds primitives, of one host or of several.
@@ -134,12 +134,13 @@ mod tests {
 
     #[test]
     fn only_plain_memory_synchronises() {
-        let options = CreateOptions { tag: "sync:mutex".into(), size_bytes: 64, ..CreateOptions::default() };
+        let options =
+            CreateOptions { description: "sync:mutex".into(), size_bytes: 64, ..CreateOptions::default() };
         assert_eq!(kind_of(&options), Some(Kind::Mutex));
         let wired = CreateOptions { translation: Translation::Wired, ..options.clone() };
         let file = CreateOptions { pager: PagerKind::File, ..options.clone() };
         let larger = CreateOptions { size_bytes: Kind::Mutex.most_bytes() + 1, ..options.clone() };
-        let other = CreateOptions { tag: "float32".into(), ..options };
+        let other = CreateOptions { description: "float32".into(), ..options };
         assert!([wired, file, larger, other].iter().all(|options| kind_of(options).is_none()));
     }
 }

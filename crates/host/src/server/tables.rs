@@ -7,7 +7,7 @@ use commonhold_object::error::Doing;
 use commonhold_object::{CreateOptions, Error, ErrorKind, Result, Translation, limits};
 use commonhold_sys::{frames, plain};
 use commonhold_tables::{Engine, GIGABYTE, HUGE, Module, Segment, tables_of_page};
-use commonhold_wired::{ARENA_MEMORY, TAG};
+use commonhold_wired::{ARENA_MEMORY, DESCRIPTION};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) fn whole_pages(size_bytes: u64) -> u64 {
 const LABEL: &str = "commonhold-segment";
 
 pub(super) fn is_arena(options: &CreateOptions) -> bool {
-    options.translation == Translation::SharedTables && options.tag == TAG
+    options.translation == Translation::SharedTables && options.description == DESCRIPTION
 }
 
 fn label(options: &CreateOptions) -> &'static str {

@@ -66,7 +66,7 @@ struct State {
 fn kind_of(options: &CreateOptions) -> Option<Kind> {
     let memory = options.pager == PagerKind::Anonymous && options.translation == Translation::Paged;
     let is_shared = memory && options.coherence.is_forwarded() && !options.home_moves;
-    Kind::of_object(&options.tag, options.size_bytes).filter(|_| is_shared)
+    Kind::of_object(&options.description, options.size_bytes).filter(|_| is_shared)
 }
 
 /// Whether hosts share an object that holds primitives.

@@ -439,3 +439,15 @@ impl Host {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::formats::is_of_the_state;
+
+    #[test]
+    fn notes_are_those_of_their_version() {
+        let place = Place { arena: ObjectId(2), offset_bytes: 3 << 21, arena_bytes: 8 << 21 };
+        is_of_the_state("wired", &Noted { boot_id: "boot".into(), place: Some(place) });
+    }
+}

@@ -114,6 +114,8 @@ impl Driver {
             }
             Turn::take(self, &mut state, Event::Join, Vec::new());
         }
+        // Notifications that were on their way here may be lost.
+        self.machine.watches.wake(self.plan.object, |_| true);
         drop(state);
         if let Some(cache) = self.cache() {
             cache.is_well_again();

@@ -57,6 +57,8 @@ struct Left {
     stopped: bool,
     /// The log says why it is not done.
     is_said: bool,
+    /// Of explicit coherence, pages that others synced: whoever watches them is woken when all of it is done.
+    changed: RoaringBitmap,
 }
 
 /// At the home: a turn that cannot go on now, because page tables cannot be changed: for lack of memory, or because a client
@@ -173,6 +175,7 @@ impl<'d> Turn<'d> {
             self.was_never_there(*from, *page);
         }
         let stopped = self.stop_writers(&event);
+        let news = news_of(&event);
         let evicts = matches!(event, Event::Evict { .. });
         let (me, seen) = (self.driver.plan.me, &self.driver.seen);
         seen.event(me, &event);
@@ -182,6 +185,7 @@ impl<'d> Turn<'d> {
         if let Some(page) = recalled {
             self.recall_next(page, &mut actions);
         }
+        let changed = news.map_or_else(RoaringBitmap::new, |pages| self.changed_by(pages, &actions));
         if actions.iter().any(|action| matches!(action, Action::NewestLost { .. })) {
             self.driver.has_losses(); // before anything of it can be put off
         }
@@ -190,6 +194,7 @@ impl<'d> Turn<'d> {
         self.left.actions.extend(actions.drain(..));
         self.actions = actions;
         self.left.stopped = stopped;
+        self.left.changed = changed;
         self.go_on();
         if !evicts && !self.state.late.is_empty() {
             self.send_late_pages_away();
@@ -224,6 +229,22 @@ impl<'d> Turn<'d> {
         if let (true, Some(cache)) = (std::mem::take(&mut self.left.stopped), &self.cache) {
             cache.let_writers_go();
         }
+        let changed = std::mem::take(&mut self.left.changed);
+        if !changed.is_empty() {
+            self.driver.machine.watches.wake_pages(self.driver.plan.object, &changed);
+        }
+    }
+
+    /// Of explicit coherence: pages that are another version to processes here from now on. What was written or is locked here
+    /// stays.
+    fn changed_by(&self, synced: Vec<u32>, actions: &[Action<Said>]) -> RoaringBitmap {
+        let explicit = matches!(self.state.part, Part::Explicit(_));
+        let goes = |action: &Action<Said>| match action {
+            Action::Restrict { page, .. } if explicit => Some(*page),
+            _ => None,
+        };
+        let absent = synced.into_iter().filter(|page| self.state.part.access(*page) == Access::None);
+        absent.chain(actions.iter().filter_map(goes)).collect()
     }
 
     /// Whether processes of this host may do no more than that with the page now. If not, nothing that follows happens:
@@ -424,6 +445,17 @@ fn is_of_owners(action: &Action<Said>) -> bool {
         Action::Install { .. } => true,
         Action::Send { message, .. } => hands_over(message),
         _ => false,
+    }
+}
+
+/// Of explicit coherence: whether an event may let syncs of other hosts be seen here, and pages of such a sync.
+fn news_of(event: &Event<Said>) -> Option<Vec<u32>> {
+    match event {
+        Event::Message { message: Said::Explicit(explicit::Message::Changed { pages }), .. } => {
+            Some(pages.clone())
+        }
+        Event::Unlock { .. } => Some(Vec::new()),
+        _ => None,
     }
 }
 

@@ -58,12 +58,12 @@ pub fn include(text: &str) -> Result<Image> {
     include_from(&Store::search(), text, false)
 }
 
-/// As [`include`], but looks for a newer version than what the process has.
+/// As [`include()`], but looks for a newer version than what the process has.
 pub fn include_newest(text: &str) -> Result<Image> {
     include_from(&Store::search(), text, true)
 }
 
-/// As [`include`], or if `newest` [`include_newest`], of the first of these stores that has it.
+/// As [`include()`], or if `newest` [`include_newest`], of the first of these stores that has it.
 #[unsafe(link_section = ".commonhold.include")]
 pub fn include_from(stores: &[Store], text: &str, newest: bool) -> Result<Image> {
     let wanted = Wanted::parse(text).ok_or_else(|| not_a_name(text))?;

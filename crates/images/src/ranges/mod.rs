@@ -13,6 +13,7 @@ pub use region::{Arch, Owner, Region};
 pub use table::{Range, Wanted};
 
 use crate::{Error, Result};
+use commonhold_object::format::other_version;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 use std::fs::{File, Permissions, TryLockError};
 use std::io::{Read, Seek};
@@ -23,6 +24,9 @@ use std::time::{Duration, Instant};
 use table::Table;
 
 const RANGES: TableDefinition<&str, &[u8]> = TableDefinition::new("ranges");
+const FORMAT: TableDefinition<&str, u64> = TableDefinition::new("format");
+/// Of tables and ranges. A file that says none is of the first.
+const VERSION: u64 = 1;
 /// Another process works with the registry for moments.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -73,13 +77,26 @@ fn examine(mut file: &File) -> std::result::Result<(), String> {
         let copy = redb::backends::InMemoryBackend::new();
         copy.set_len(bytes.len() as u64)?;
         copy.write(0, &bytes)?;
-        redb::Builder::new().create_with_backend(copy)?.check_integrity()
+        let mut database = redb::Builder::new().create_with_backend(copy)?;
+        Ok::<_, redb::Error>(if database.check_integrity()? { Some(version(&database)?) } else { None })
     };
     match catch_unwind(AssertUnwindSafe(check)) {
-        Ok(Ok(true)) => Ok(()),
-        Ok(Ok(false)) => Err("it is damaged: a sum is wrong".into()),
+        Ok(Ok(Some(VERSION))) => Ok(()),
+        Ok(Ok(Some(found))) => {
+            let at = "the addresses of images and copies";
+            Err(other_version(at, found, VERSION, "use the version that wrote it").message)
+        }
+        Ok(Ok(None)) => Err("it is damaged: a sum is wrong".into()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("it is damaged: its structures contradict each other".into()),
+    }
+}
+
+fn version(database: &Database) -> std::result::Result<u64, redb::Error> {
+    match database.begin_read()?.open_table(FORMAT) {
+        Ok(table) => Ok(table.get("version")?.map_or(1, |version| version.value())),
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(1),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -196,9 +213,67 @@ impl Ranges {
                 };
                 outcome.map_err(|error| wrong(error.into()))?;
             }
+            let mut format = writing.open_table(FORMAT).map_err(|error| wrong(error.into()))?;
+            format.insert("version", VERSION).map_err(|error| wrong(error.into()))?;
             result
         };
         writing.commit().map_err(|error| wrong(error.into()))?;
         Ok(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden;
+
+    #[test]
+    fn ranges_are_those_of_their_version_and_another_is_refused() {
+        let range = Range {
+            name: "words@1".into(),
+            arch: Arch::X86_64,
+            region: Region::Homogeneous,
+            first: Region::Homogeneous.addresses(Owner::Machine).start,
+            bytes: 1 << 20,
+            group: Some("group".into()),
+        };
+        let written = postcard::to_stdvec(&range).unwrap();
+        let kept = golden::check(env!("CARGO_MANIFEST_DIR"), "range", VERSION, &written);
+        assert_eq!(postcard::from_bytes::<Range>(&kept).unwrap(), range);
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ranges");
+        let ranges = Ranges::open(&path, Owner::Machine).unwrap();
+        let wanted = Wanted {
+            name: "words@1".into(),
+            arch: Arch::X86_64,
+            region: Region::Homogeneous,
+            bytes: 4096,
+            alignment: 4096,
+            group: None,
+            slide: 0,
+        };
+        let given = ranges.assign(&wanted).unwrap();
+        drop(ranges);
+        let put = |version: Option<u64>| {
+            let database = Database::open(&path).unwrap();
+            let change = database.begin_write().unwrap();
+            match version {
+                Some(version) => {
+                    let mut format = change.open_table(FORMAT).unwrap();
+                    assert_eq!(format.insert("version", version).unwrap().unwrap().value(), VERSION);
+                }
+                None => assert!(change.delete_table(FORMAT).unwrap()),
+            }
+            change.commit().unwrap();
+        };
+        put(Some(VERSION + 1));
+        let before = std::fs::read(&path).unwrap();
+        let why = Ranges::open(&path, Owner::Machine).err().unwrap().to_string();
+        assert!(why.contains("a later version") && why.contains("nothing was changed"), "{why}");
+        assert!(std::fs::read(&path).unwrap() == before);
+        // As it was before it said of which version it is.
+        put(None);
+        assert_eq!(Ranges::open(&path, Owner::Machine).unwrap().list().unwrap(), [given]);
     }
 }

@@ -1,8 +1,9 @@
 //! The messages themselves.
 
+use crate::info::late;
 use crate::{
     Access, ClusterHost, CreateOptions, EntryInfo, Error, HostStatus, MapFlags, MappingId, MappingInfo, Name,
-    ObjectId, ObjectInfo, Protection, Seen, SessionId, Sharing, Synced, Tagging, TracePlace, Traced,
+    ObjectId, ObjectInfo, Protection, Seen, SessionId, Sharing, Synced, Tagging, TracePlace, Traced, Trouble,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,7 @@ pub enum Request {
         /// Its session with the host that died.
         session: SessionId,
     },
-    /// An object of a returning client. [frames]
+    /// An object of a returning client. \[frames\]
     Reattach {
         /// Which.
         object: ObjectId,
@@ -338,6 +339,30 @@ pub enum Request {
         /// What, where.
         tagging: Tagging,
     },
+    /// Wake this client when somebody notifies of these bytes of an open object, or another host's sync changes them. Answered
+    /// by `Watching`.
+    WatchRange {
+        /// Which.
+        object: ObjectId,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// That watch is over; needs no answer.
+    Unwatch {
+        /// Its number.
+        number: u64,
+    },
+    /// Wake whoever watches any of these bytes, on all hosts.
+    Notify {
+        /// Which.
+        object: ObjectId,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
 }
 
 /// What is offered.
@@ -527,8 +552,8 @@ pub enum Reply {
     Mappings(Vec<MappingInfo>),
     /// To `Status`.
     Status(Box<HostStatus>),
-    /// To `Hosts`.
-    Hosts(Vec<ClusterHost>),
+    /// To `Hosts`: with the trouble of each.
+    Hosts(Vec<ClusterHost>, #[serde(deserialize_with = "late")] Vec<Option<Trouble>>),
     /// To `Counts`.
     Counts(Box<Seen>),
     /// To `Trace`.
@@ -542,6 +567,13 @@ pub enum Reply {
     },
     /// To `Member`: never 0.
     Member(u32),
+    /// To `WatchRange`. [the end on which a byte comes whenever the watch is woken]
+    Watching {
+        /// For `Unwatch`.
+        number: u64,
+        /// A page of the range that this host does not have: of others' syncs it hears from when it was read on.
+        to_read: Option<u64>,
+    },
 }
 
 /// A new session.

@@ -13,6 +13,8 @@
 
 mod frame;
 mod messages;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod samples;
 
 pub use frame::{Header, PROTOCOL_VERSION, decode, encode, readdress, split};
 pub use messages::{

@@ -1,7 +1,7 @@
 //! A join token: what a newcomer is told once, out of the cluster's sight. `cmh1-SECRET-FINGERPRINT-ADDRESS`.
 
 use crate::hex;
-use commonhold_object::{Error, Result};
+use commonhold_object::{Error, ErrorKind, Result};
 use std::fmt;
 use std::str::FromStr;
 
@@ -39,6 +39,19 @@ impl FromStr for Token {
             ("cmh1", Some(secret), Some(fingerprint)) if address.contains(':') => {
                 Ok(Token { secret, fingerprint, address: address.to_owned() })
             }
+            (kind, ..)
+                if kind
+                    .strip_prefix("cmh")
+                    .is_some_and(|version| version.parse::<u32>().is_ok_and(|n| n != 1)) =>
+            {
+                Err(Error::new(
+                    ErrorKind::Version,
+                    format!(
+                        "this join token is of another version of Commonhold (it begins with {kind}-, and cmh1- is known \
+                         here): upgrade the older of the two hosts, and make another by `commonhold ca token`"
+                    ),
+                ))
+            }
             _ => Err(Error::invalid(
                 "this is no join token: one begins with cmh1- and is a single word; `commonhold ca token` makes them",
             )),
@@ -56,6 +69,9 @@ mod tests {
         assert_eq!(token.to_string().parse::<Token>().unwrap(), token);
         assert!(!format!("{token:?}").contains(&hex::encode(&token.secret)), "secrets do not get into logs");
         let text = token.to_string();
+        assert_eq!(text, format!("cmh1-{}-{}-my-host.example:7000", "01".repeat(32), "02".repeat(32)));
+        let other = text.replace("cmh1", "cmh2").parse::<Token>().unwrap_err();
+        assert!(other.kind == ErrorKind::Version && other.message.contains("another version"), "{other}");
         for wrong in ["", "cmh1", &text[..60], &text.replace("cmh1", "cmh2"), &text.replace(':', "")] {
             assert!(wrong.parse::<Token>().unwrap_err().message.contains("ca token"), "{wrong}");
         }

@@ -54,3 +54,25 @@ fn hear<T: serde::de::DeserializeOwned>(talk: &mut Talk) -> Result<T> {
         Error::new(ErrorKind::Protocol, format!("what the other end says makes no sense: {error}"))
     })
 }
+
+/// What is said, for the golden file.
+#[cfg(test)]
+pub(crate) fn samples() -> Vec<Vec<u8>> {
+    let request =
+        Request { secret: [5; 32], name: "new".into(), public_key: vec![4; 65], proof: vec![6; 70] };
+    let granted = Answer::Granted { certificate: "a".into(), authority: "b".into() };
+    let refused = Answer::Refused("no".into());
+    let bytes = [postcard::to_stdvec(&request), postcard::to_stdvec(&granted), postcard::to_stdvec(&refused)];
+    bytes.map(|bytes| bytes.expect("it can be written")).into()
+}
+
+/// They are read to what they were.
+#[cfg(test)]
+pub(crate) fn are_samples(all: &[Vec<u8>]) {
+    let request: Request = postcard::from_bytes(&all[0]).expect("a request");
+    assert_eq!((request.secret, request.name.as_str(), request.proof.len()), ([5; 32], "new", 70));
+    let granted: Answer = postcard::from_bytes(&all[1]).expect("certificates");
+    assert!(matches!(granted, Answer::Granted { authority, .. } if authority == "b"));
+    let refused: Answer = postcard::from_bytes(&all[2]).expect("a refusal");
+    assert!(matches!(refused, Answer::Refused(why) if why == "no"));
+}

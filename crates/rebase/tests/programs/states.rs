@@ -57,6 +57,29 @@ fn a_package_that_was_upgraded_ends_what_it_touches_and_nothing_else() {
 }
 
 #[test]
+fn a_record_of_another_version_is_told_and_nothing_is_cleaned() {
+    let (rig, program) = ready();
+    let path = rig.store.record(&program);
+    let copies = rig.store.copies().unwrap();
+    let mut record = std::fs::read(&path).unwrap();
+    for version in [record[7] - 1, record[7] + 1] {
+        record[7] = version;
+        std::fs::write(&path, &record).unwrap();
+        assert_eq!(state::of(&rig.store, &program).unwrap(), State::OtherVersion);
+        let why = state::clean(&rig.store).unwrap_err().to_string();
+        assert!(why.contains("another version") && why.contains("rebase update"), "{why}");
+        assert_eq!(
+            (std::fs::read(&path).unwrap(), rig.store.copies().unwrap()),
+            (record.clone(), copies.clone())
+        );
+        rig.update();
+        assert!(matches!(state::of(&rig.store, &program).unwrap(), State::Current { .. }));
+        state::clean(&rig.store).unwrap();
+        record = std::fs::read(&path).unwrap();
+    }
+}
+
+#[test]
 fn copies_stay_while_a_process_maps_them() {
     let (mut rig, program) = ready();
     let mut child = rig.command(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

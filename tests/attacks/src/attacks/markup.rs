@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) const ATTACKS: &[Attack] = &[
     user(
         "markup.commands",
-        "names, tags and programs' names that read as fields, lines and commands",
+        "names, descriptions and programs' names that read as fields, lines and commands",
         commands,
     ),
     user("markup.json", "the same, where programs read them", json),
@@ -41,12 +41,13 @@ pub(super) fn is_plain(shown: &str) -> bool {
     !shown.chars().any(|c| c != '\n' && c.is_control() || odd.contains(&c))
 }
 
-/// Makes them all, in a directory, with a tag that reads as further lines; the connection holds them open.
+/// Makes them all, in a directory, with a description that reads as further lines; the connection holds them open.
 fn made(scene: &Local) -> Raw {
     let mut raw = scene.raw();
     let program = "sh\n  64002  /bystander\u{1b}[1A\u{9b}2J".into();
     raw.ask(&Request::Hello { program }, &[]).expect("an answer").expect("hello");
-    let options = CreateOptions { tag: "t\nowner      root\n/forged\u{1b}[2J\"},{".into(), ..small() };
+    let options =
+        CreateOptions { description: "t\nowner      root\n/forged\u{1b}[2J\"},{".into(), ..small() };
     for (number, part) in NAMES.iter().enumerate() {
         let nonce = number as u128 + 1;
         let create = Request::Create {

@@ -283,7 +283,7 @@ fn sizes(scene: &Local) {
         CreateOptions { budget_bytes: Some(0), ..small() },
         CreateOptions { budget_bytes: Some(u64::MAX), ..small() },
         CreateOptions { fault_deadline_ms: Some(0), ..small() },
-        CreateOptions { tag: "t".repeat(100_000), ..small() },
+        CreateOptions { description: "t".repeat(100_000), ..small() },
         CreateOptions { replicas: u32::MAX, ..small() },
         CreateOptions { mode: u32::MAX, ..small() },
         CreateOptions { home_moves: true, ..small() },

@@ -1,6 +1,6 @@
 //! The page: what is in it, what must not be, and whether a browser reads it as it is meant.
 
-#[path = "../../../../../tests/left_out.rs"]
+#[path = "../../left_out.rs"]
 mod left_out;
 
 use super::page;

@@ -91,6 +91,7 @@ impl States {
                 State::Current { copies } => ("current", *copies, None),
                 State::Stale { file } => ("stale", 0, Some(text(file))),
                 State::Unset => ("not made", 0, None),
+                State::OtherVersion => ("made by another version: run `commonhold rebase update`", 0, None),
             };
             OneState { program: text(path), executable: *executable, state, copies, changed }
         };

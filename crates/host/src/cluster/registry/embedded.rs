@@ -8,17 +8,26 @@ use crate::cluster::wire::{Answer, Call, Claim, Message};
 use crate::cluster::{Cluster, PATIENCE, lock};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
+use commonhold_peers::{HostAddress, Resolver};
 use commonhold_points as points;
 use commonhold_sys::clock;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long a name may take to be resolved, before what it was last is tried.
+const RESOLVING: Duration = Duration::from_millis(1500);
+/// So long the log does not tell again that the same host is not let in, and of how many hosts that is known.
+const TOLD: (Duration, usize) = (Duration::from_secs(60), 256);
 
 /// The registry as one host sees it.
 pub struct Embedded {
     cluster: Weak<Cluster>,
     /// Where the host listens that keeps the list, unless it is this one.
-    at: Option<SocketAddr>,
+    at: Option<Resolver>,
+    /// Where it answered last.
+    found_at: Mutex<Option<SocketAddr>>,
     /// Which host that is, while it is connected.
     keeper: Mutex<Option<HostId>>,
     /// Which it was when it answered last.
@@ -29,13 +38,15 @@ pub struct Embedded {
     kept: Option<Kept>,
     /// What other hosts have asked of it.
     rates: Mutex<Rates>,
+    /// Hosts that were not let in, and when the log told so last.
+    refused: Mutex<HashMap<String, Instant>>,
 }
 
 impl Embedded {
     /// The registry that is reached at that address, or is this host's own. Leases last as long as the list's host says.
     pub(super) fn new(
         cluster: &Arc<Cluster>,
-        at: Option<SocketAddr>,
+        at: Option<HostAddress>,
         kept: Option<Kept>,
         lease: Duration,
     ) -> Result<Arc<Embedded>> {
@@ -43,7 +54,9 @@ impl Embedded {
         let (keeper, last, name) = (Mutex::new(keeper), Mutex::default(), OnceLock::new());
         let this = Arc::new(Embedded {
             cluster: Arc::downgrade(cluster),
-            at,
+            at: at.map(Resolver::new),
+            found_at: Mutex::default(),
+            refused: Mutex::default(),
             keeper,
             last,
             name,
@@ -94,6 +107,19 @@ impl Embedded {
         cluster.heard(news);
     }
 
+    /// Who is not let in asks again and again: the log has it once a minute.
+    fn tell_refused(&self, cluster: &Cluster, name: String, why: &Error) {
+        let (mut refused, now) = (lock(&self.refused), Instant::now());
+        if refused.len() >= TOLD.1 {
+            refused.clear();
+        }
+        let is_told = refused.get(&name).is_some_and(|at| now.duration_since(*at) < TOLD.0);
+        if !is_told {
+            cluster.report(format_args!("{name} is not let in: {why}"));
+            refused.insert(name, now);
+        }
+    }
+
     fn ask(&self, call: Call, within: Duration) -> Result<Answer> {
         let keeper = self.kept_by().ok_or_else(out_of_reach)?;
         self.cluster()?.ask(keeper, call, within)
@@ -136,17 +162,23 @@ impl Embedded {
 
     /// Finds and connects the host that keeps the list. Whether it had to.
     fn connect(&self, within: Duration) -> Result<bool> {
-        let Some(address) = self.at.filter(|_| self.kept_by().is_none()) else { return Ok(false) };
+        let Some(at) = self.at.as_ref().filter(|_| self.kept_by().is_none()) else { return Ok(false) };
         let cluster = self.cluster()?;
         let transport = cluster.transport()?;
         // The one that it was may be reached where nobody can be asked who is there: through other hosts.
+        let mut addresses = at.addresses(RESOLVING.min(within))?;
         let last = *lock(&self.last);
-        let reached = last.filter(|last| transport.connect(*last, address, within).is_ok());
+        let found_at = *lock(&self.found_at);
+        addresses.sort_by_key(|address| Some(*address) != found_at);
+        let each = within / addresses.len().max(1) as u32;
+        let connect = |last| addresses.iter().any(|address| transport.connect(last, *address, each).is_ok());
+        let reached = last.filter(|last| connect(*last));
         let keeper = match reached {
             Some(last) => last,
             None => {
-                let keeper = transport.who(address)?;
+                let (keeper, address) = transport.who(&addresses)?;
                 transport.connect(keeper, address, PATIENCE)?;
+                *lock(&self.found_at) = Some(address);
                 keeper
             }
         };
@@ -255,7 +287,9 @@ impl Registry for Embedded {
                 cluster.check_own_name(from, &member.name)?;
                 // Who may change nothing is the home of nothing.
                 let claims = if cluster.check_may_change(from).is_ok() { claims } else { Vec::new() };
-                joined(kept.join(Joining { member, claims, before })?)
+                let name = member.name.clone();
+                let listed = kept.join(Joining { member, claims, before });
+                joined(listed.inspect_err(|error| self.tell_refused(&cluster, name, error))?)
             }
             Call::Renew(before) => joined(kept.renew(from, before)?),
             Call::Resign => {

@@ -8,16 +8,17 @@ use super::{Before, Joining, News, out_of_reach};
 use crate::cluster::wire::Claim;
 use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
-use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_object::{Error, ErrorKind, Format, Result};
 use commonhold_points as points;
 use commonhold_sys::clock;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A list, and the file that it is in.
+/// A list, and the state directory that it is in.
 pub(super) struct Kept {
     /// Never held while a file is written, or names are gone through.
     list: Mutex<List>,
@@ -27,50 +28,106 @@ pub(super) struct Kept {
     names: Mutex<Names>,
     /// Taken after `names`, if both are.
     addresses: Mutex<Addresses>,
-    path: PathBuf,
+    state: PathBuf,
 }
 
-/// What is in a file, if it is there. `what` and `way_out`: what people are told of one that is damaged.
-fn read<T: serde::de::DeserializeOwned>(path: &Path, what: &str, way_out: &str) -> Result<Option<T>> {
-    match std::fs::read(path) {
+/// A file in which a list is kept.
+struct Kind {
+    file: &'static str,
+    format: Format,
+    what: &'static str,
+    /// What people are told of one that is damaged.
+    damaged: &'static str,
+}
+
+const MEMBERS: Kind = Kind {
+    file: "members",
+    format: Format { magic: *b"ChMembs", version: 1 },
+    what: "list of members",
+    damaged: "stop all hosts of the cluster and remove it",
+};
+const ADDRESSES: Kind = Kind {
+    file: "addresses",
+    format: Format { magic: *b"ChAddrs", version: 1 },
+    what: "list of addresses",
+    damaged: "restore it from a copy; without it objects may get addresses that others have",
+};
+const WAY_OUT: &str = "start this host with the version that wrote it, or with a later one that reads it";
+
+impl Kind {
+    /// What is in the file, if it is there.
+    fn read<T: DeserializeOwned>(&self, state: &Path) -> Result<Option<T>> {
+        let bytes = match std::fs::read(self.path(state)) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io(format_args!("reading the {}", self.what), &error)),
+        };
+        // Before there were versions the file began with what is now behind them.
+        let body = self.format.body(&bytes, self.path(state).display(), WAY_OUT)?.unwrap_or(&bytes);
         // What ails it helps nobody.
-        Ok(bytes) => postcard::from_bytes(&bytes).map(Some).map_err(|_| damaged(path, what, way_out)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io(format_args!("reading {what}"), &error)),
+        postcard::from_bytes(body).map(Some).map_err(|_| self.is_damaged(state))
+    }
+
+    fn path(&self, state: &Path) -> PathBuf {
+        state.join(self.file)
+    }
+
+    fn is_damaged(&self, state: &Path) -> Error {
+        let (path, what, way_out) = (self.path(state), self.what, self.damaged);
+        Error::new(ErrorKind::Corrupt, format!("{} holds no {what}: {way_out}", path.display()))
+    }
+
+    /// Puts it in the place of the file, whole.
+    fn write(&self, state: &Path, saved: &impl Serialize) -> Result<()> {
+        self.replace(state, saved).doing(format_args!("writing the {}", self.what))
+    }
+
+    fn replace(&self, state: &Path, saved: &impl Serialize) -> std::io::Result<()> {
+        let path = self.path(state);
+        let fresh = path.with_extension("new");
+        let mut file = std::fs::File::create(&fresh)?;
+        let bytes = postcard::to_extend(saved, self.format.begin().to_vec());
+        file.write_all(&bytes.map_err(std::io::Error::other)?)?;
+        points::fsync(|| file.sync_data())?;
+        std::fs::rename(fresh, path)?;
+        // The directory too: what others were told must not be forgotten by a power cut.
+        points::fsync(|| std::fs::File::open(state)?.sync_all())
     }
 }
 
-fn damaged(path: &Path, what: &str, way_out: &str) -> Error {
-    Error::new(ErrorKind::Corrupt, format!("{} holds no {what}: {way_out}", path.display()))
+/// Refuses lists that no host could begin with.
+pub(super) fn check(state: &Path) -> Result<()> {
+    saved_list(state, Duration::ZERO, 0)?;
+    saved_addresses(state).map(drop)
+}
+
+fn saved_list(state: &Path, lease: Duration, now: u64) -> Result<Option<List>> {
+    let saved = MEMBERS.read::<Saved>(state)?;
+    let restored = saved.map(|saved| List::restored(saved, lease.as_nanos() as u64, now));
+    restored.map(|list| list.ok_or_else(|| MEMBERS.is_damaged(state))).transpose()
+}
+
+fn saved_addresses(state: &Path) -> Result<Addresses> {
+    let saved = ADDRESSES.read::<SavedAddresses>(state)?.unwrap_or_default();
+    Addresses::restored(saved).ok_or_else(|| ADDRESSES.is_damaged(state))
 }
 
 impl Kept {
     /// The list that was kept in the state directory, or a new one.
     pub fn open(state: &Path, lease: Duration, now: u64) -> Result<Kept> {
-        let path = state.join("members");
-        let lease_ns = lease.as_nanos() as u64;
-        let what = ("list of members", "stop all hosts of the cluster and remove it");
-        let list = match read::<Saved>(&path, what.0, what.1)? {
-            Some(saved) => {
-                List::restored(saved, lease_ns, now).ok_or_else(|| damaged(&path, what.0, what.1))?
-            }
+        let list = match saved_list(state, lease, now)? {
+            Some(list) => list,
             None => {
                 let mut epoch = [0; 16];
                 rustix::rand::getrandom(&mut epoch, rustix::rand::GetRandomFlags::empty())
                     .map_err(std::io::Error::from)
                     .doing("choosing the registry's epoch")?;
-                List::new(u128::from_le_bytes(epoch), lease_ns)
+                List::new(u128::from_le_bytes(epoch), lease.as_nanos() as u64)
             }
         };
-        let path_of = state.join("addresses");
-        let what = (
-            "list of addresses",
-            "restore it from a copy; without it objects may get addresses that others have",
-        );
-        let saved = read::<SavedAddresses>(&path_of, what.0, what.1)?.unwrap_or_default();
-        let addresses = Addresses::restored(saved).ok_or_else(|| damaged(&path_of, what.0, what.1))?;
+        let addresses = saved_addresses(state)?;
         let (changing, names) = (Mutex::default(), Mutex::default());
-        Ok(Kept { list: list.into(), changing, names, addresses: addresses.into(), path })
+        Ok(Kept { list: list.into(), changing, names, addresses: addresses.into(), state: state.to_owned() })
     }
 
     /// The list as it is.
@@ -115,7 +172,7 @@ impl Kept {
         let outcome = change(&mut next, now)?;
         let changed = next.number() != before;
         if changed {
-            write(&self.path, &next.saved()).doing("writing the list of members")?;
+            MEMBERS.write(&self.state, &next.saved())?;
         }
         let mut list = self.list();
         let waited = list.waits_for_somebody();
@@ -189,8 +246,7 @@ impl Kept {
         let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = addresses.clone();
         let outcome = change(&mut next)?;
-        let path = self.path.with_file_name("addresses");
-        write(&path, &next.saved()).doing("writing the list of addresses")?;
+        ADDRESSES.write(&self.state, &next.saved())?;
         *addresses = next;
         Ok(outcome)
     }
@@ -207,25 +263,13 @@ impl Kept {
     }
 }
 
-/// Puts it in the place of the file, whole.
-fn write(path: &Path, saved: &impl Serialize) -> std::io::Result<()> {
-    let fresh = path.with_extension("new");
-    let mut file = std::fs::File::create(&fresh)?;
-    file.write_all(&postcard::to_stdvec(saved).map_err(std::io::Error::other)?)?;
-    points::fsync(|| file.sync_data())?;
-    std::fs::rename(fresh, path)?;
-    // The directory too: what others were told must not be forgotten by a power cut.
-    match path.parent() {
-        Some(state) => points::fsync(|| std::fs::File::open(state)?.sync_all()),
-        None => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::addresses::Given;
     use super::*;
     use crate::cluster::wire::Member;
-    use commonhold_object::{Fixed, Name};
+    use crate::golden;
+    use commonhold_object::{Fixed, Name, Part};
 
     fn joining(number: u32, claims: Vec<Claim>) -> Joining {
         let (host, name, address) = (HostId(number), number.to_string(), ([127, 0, 0, 1], 1).into());
@@ -308,5 +352,66 @@ mod tests {
         std::fs::write(state.path().join("addresses"), b"garbage").unwrap();
         let refused = Kept::open(state.path(), Duration::from_secs(600), clock::now()).err().unwrap();
         assert!(refused.kind == ErrorKind::Corrupt && refused.message.contains("addresses"), "{refused}");
+    }
+
+    fn opened(state: &Path) -> Result<Kept> {
+        Kept::open(state, Duration::from_secs(600), clock::now())
+    }
+
+    #[test]
+    fn the_files_are_those_of_their_versions_and_of_before_there_were_any() {
+        let state = tempfile::tempdir().unwrap();
+        let member = Member {
+            host: HostId(7),
+            name: "left".into(),
+            address: ([127, 0, 0, 1], 7000).into(),
+            former: vec![HostId(3)],
+        };
+        let saved = Saved {
+            epoch: 1 << 100,
+            number: 9,
+            lease_ns: 10,
+            members: vec![member],
+            lost: vec![(8, HostId(3))],
+        };
+        let first = Part::Shared.addresses().start;
+        let given = Given { address: first, room_bytes: 4 << 20, uid: 5, host: "left".into() };
+        let addresses = SavedAddresses { next: first + (4 << 20), given: vec![(1 << 100, given)] };
+        let directory = env!("CARGO_MANIFEST_DIR");
+        let write = |kind: &Kind, before: Vec<u8>| {
+            let bytes = std::fs::read(state.path().join(kind.file)).unwrap();
+            let kept = golden::check(directory, kind.file, kind.format.version.into(), &bytes);
+            [golden::check(directory, kind.file, 0, &before), kept]
+        };
+        MEMBERS.write(state.path(), &saved).unwrap();
+        ADDRESSES.write(state.path(), &addresses).unwrap();
+        let members = write(&MEMBERS, postcard::to_stdvec(&saved).unwrap());
+        let all = write(&ADDRESSES, postcard::to_stdvec(&addresses).unwrap());
+        for (members, addresses) in members.iter().zip(&all) {
+            std::fs::write(state.path().join("members"), members).unwrap();
+            std::fs::write(state.path().join("addresses"), addresses).unwrap();
+            let kept = opened(state.path()).unwrap();
+            assert_eq!(kept.list().number(), 9);
+            assert_eq!(kept.list().called(HostId(7)), "left");
+            let given = kept.addresses.lock().unwrap().saved();
+            assert_eq!((given.next, given.given[0].1.address), (first + (4 << 20), first));
+        }
+    }
+
+    #[test]
+    fn lists_of_another_version_are_told_from_damaged_ones_and_stay() {
+        let state = tempfile::tempdir().unwrap();
+        for kind in [&MEMBERS, &ADDRESSES] {
+            for version in [0, kind.format.version + 1] {
+                let bytes = Format { version, ..kind.format }.begin();
+                std::fs::write(kind.path(state.path()), bytes).unwrap();
+                for why in [opened(state.path()).err().unwrap(), check(state.path()).unwrap_err()] {
+                    assert!(why.kind == ErrorKind::Version && why.message.contains(WAY_OUT), "{why}");
+                    assert!(why.message.contains(kind.file), "{why}");
+                }
+                assert_eq!(std::fs::read(kind.path(state.path())).unwrap(), bytes);
+            }
+            std::fs::remove_file(kind.path(state.path())).unwrap();
+        }
     }
 }

@@ -10,12 +10,16 @@
 //! | `objects/UUID` | the number of the object's home. If the home moves, also what the next must know, and its replicas |
 //! | `addresses/ADDRESS` | of an object that hosts share: identity, room, user and the name of its home, which removes it |
 //! | `addresses/next` | from where on addresses are looked for; every change that gives some changes it |
+//! | `version` | of all these, as a number; put by whoever joins first |
 //! | `given-up/HOME/UUID/NUMBER` | that host gave up all it had of the object, and cannot reach its home; under which number. The home removes it |
 
 use commonhold_coherence::HostId;
 use commonhold_object::Name;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+
+/// Of keys and values.
+pub(super) const VERSION: u64 = 1;
 
 /// Where a cluster's keys are.
 #[derive(Clone, Debug)]
@@ -125,6 +129,10 @@ impl Keys {
         Keys { prefix: format!("/commonhold/{cluster}/") }
     }
 
+    pub fn version(&self) -> String {
+        format!("{}version", self.prefix)
+    }
+
     pub fn host(&self, name: &str) -> String {
         format!("{}hosts/{name}", self.prefix)
     }
@@ -210,6 +218,7 @@ impl Keys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::golden;
 
     #[test]
     fn keys_mean_what_they_were_made_for() {
@@ -230,5 +239,29 @@ mod tests {
             assert_eq!(keys.change(other.as_bytes(), None), Change::Other, "{other}");
         }
         assert_eq!(keys.name(&Name::new("/a/b").unwrap()), "/commonhold/lab/names/a/b");
+    }
+
+    #[test]
+    fn values_are_those_of_their_version() {
+        let (address, former) = (([127, 0, 0, 1], 7).into(), vec![4]);
+        let host = SavedHost { number: 5, address, lease: 9, ends: vec![8], former: former.clone() };
+        let member = SavedMember { name: "a".into(), address, lease: 9, former };
+        let name = SavedName { number: 5, object: "7".into(), moves: true };
+        let given = SavedAddress { object: "7".into(), room_bytes: 4096, uid: 1, host: "a".into() };
+        let text = |value: serde_json::Result<Vec<u8>>| value.unwrap();
+        let all = [
+            text(serde_json::to_vec(&host)),
+            text(serde_json::to_vec(&member)),
+            text(serde_json::to_vec(&name)),
+            text(serde_json::to_vec(&given)),
+        ];
+        let all = golden::together(&all);
+        let kept = golden::check(env!("CARGO_MANIFEST_DIR"), "etcd", VERSION, &all);
+        let kept = golden::apart(&kept);
+        assert_eq!(serde_json::from_slice::<SavedHost>(&kept[0]).unwrap(), host);
+        assert_eq!(serde_json::from_slice::<SavedMember>(&kept[1]).unwrap(), member);
+        assert_eq!(serde_json::from_slice::<SavedName>(&kept[2]).unwrap(), name);
+        assert_eq!(serde_json::from_slice::<SavedAddress>(&kept[3]).unwrap(), given);
+        assert_eq!(Keys::new("lab").change(b"/commonhold/lab/version", Some(b"1")), Change::Other);
     }
 }

@@ -43,11 +43,11 @@ struct Standing {
 /// What is written down of a list.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Saved {
-    epoch: u128,
-    number: u64,
-    lease_ns: u64,
-    members: Vec<Member>,
-    lost: Vec<(u64, HostId)>,
+    pub(super) epoch: u128,
+    pub(super) number: u64,
+    pub(super) lease_ns: u64,
+    pub(super) members: Vec<Member>,
+    pub(super) lost: Vec<(u64, HostId)>,
 }
 
 impl List {

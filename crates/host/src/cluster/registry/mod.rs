@@ -33,6 +33,7 @@ use super::Cluster;
 use super::wire::{Answer, Call, Claim, Member, Moving};
 use commonhold_coherence::HostId;
 use commonhold_object::{Error, ErrorKind, Name, Result};
+use commonhold_peers::HostAddress;
 use commonhold_sys::clock;
 use embedded::Embedded;
 use kept::Kept;
@@ -40,7 +41,6 @@ use kept::Kept;
 use place::EtcdPlace;
 use place::Place;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -181,12 +181,17 @@ pub fn open(cluster: &Arc<Cluster>, ready: Ready, lease: Duration) -> Result<Arc
     })
 }
 
+/// Refuses what is kept in a state directory, if it is of another version.
+pub(crate) fn check_kept(state: &Path) -> Result<()> {
+    kept::check(state)
+}
+
 /// A registry that a host can use: the list of members, or the files for etcd, have been read.
 pub struct Ready(Needed);
 
 enum Needed {
     Here(Box<Kept>),
-    Host(SocketAddr),
+    Host(HostAddress),
     #[cfg(feature = "etcd")]
     Etcd(Box<etcd::Client>, EtcdPlace),
 }
@@ -196,7 +201,7 @@ impl Ready {
     pub fn new(place: &Place, state: &Path, lease: Duration) -> Result<Ready> {
         Ok(Ready(match place {
             Place::Here => Needed::Here(Box::new(Kept::open(state, lease, clock::now())?)),
-            Place::Host(address) => Needed::Host(*address),
+            Place::Host(address) => Needed::Host(address.clone()),
             #[cfg(feature = "etcd")]
             Place::Etcd(place, files) => {
                 Needed::Etcd(Box::new(etcd::Client::new(place, files.as_ref())?), place.clone())

@@ -1,8 +1,9 @@
 //! Where a cluster's registry is, as people write it.
 
 use commonhold_object::{Error, ErrorKind, Result};
+use commonhold_peers::HostAddress;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -12,7 +13,7 @@ pub enum Place {
     /// In this host.
     Here,
     /// In the host that listens there.
-    Host(SocketAddr),
+    Host(HostAddress),
     /// In etcd.
     Etcd(EtcdPlace, Option<TlsFiles>),
 }

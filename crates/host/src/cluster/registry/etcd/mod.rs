@@ -21,13 +21,14 @@ mod tests;
 mod watch;
 
 use super::departures::{followed, is_elsewhere, is_taken, no_such_name, no_such_object};
-use super::keys::{GivenUp, Keys, SavedHost, SavedMember, SavedName};
+use super::keys::{GivenUp, Keys, SavedHost, SavedMember, SavedName, VERSION};
 use super::place::EtcdPlace;
 use super::{Homed, Joined, Joining, News, Registry, keeps_no_list, out_of_reach};
 use crate::cluster::wire::{Answer, Call, Claim, Member, Moving};
 use crate::cluster::{Cluster, PATIENCE, lock};
 pub(super) use client::Client;
 use commonhold_coherence::HostId;
+use commonhold_object::format::other_version;
 use commonhold_object::{Error, ErrorKind, Name, Result};
 use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp, TxnOpResponse};
 use mirror::Mirror;
@@ -91,10 +92,34 @@ impl Etcd {
 
     /// The first time: the name, and all that hangs on the lease. Gives the revision of it.
     fn join_first(&self, member: &Member, within: Duration) -> Result<u64> {
+        self.check_version(within)?;
         let seconds = self.lease.as_secs().max(2) as i64;
         let lease =
             self.client.ask(within, async |mut etcd| Ok(etcd.lease_grant(seconds, None).await?.id()))?;
         self.join_under(member, lease, within)
+    }
+
+    /// Refuses keys that hosts of another version have put; where there are none, says of which version they will be. (Hosts
+    /// of before there was a version put none.)
+    fn check_version(&self, within: Duration) -> Result<()> {
+        let key = self.keys.version();
+        let put = TxnOp::put(key.as_str(), VERSION.to_string(), None);
+        let is_new = Compare::version(key.as_str(), CompareOp::Equal, 0);
+        let txn = Txn::new().when([is_new]).and_then([put]).or_else([TxnOp::get(key.as_str(), None)]);
+        let done = self.client.ask(within, async |mut etcd| etcd.txn(txn.clone()).await)?;
+        let found = done.op_responses().into_iter().find_map(|response| match response {
+            TxnOpResponse::Get(got) => got.kvs().first().map(|kv| kv.value_str().ok()?.parse().ok()),
+            _ => None,
+        });
+        match found {
+            None => Ok(()),
+            Some(found) if found == Some(VERSION) => Ok(()),
+            Some(found) => {
+                let what = format_args!("the registry under {}", self.keys.prefix);
+                let way_out = "use the version that its other hosts have, or another name of the cluster";
+                Err(other_version(what, found.unwrap_or(u64::MAX), VERSION, way_out))
+            }
+        }
     }
 
     fn join_under(&self, member: &Member, lease: i64, within: Duration) -> Result<u64> {

@@ -1,6 +1,6 @@
 //! With an etcd of its own: skipped where that is not there.
 
-#[path = "../../../../../../tests/left_out.rs"]
+#[path = "../../../left_out.rs"]
 mod left_out;
 
 use super::homes::Attempt;
@@ -73,6 +73,24 @@ impl Etcd {
 
     fn is_member(&self, number: u32) -> bool {
         self.get(&self.keys.member(HostId(number))).unwrap().is_some()
+    }
+}
+
+#[test]
+fn keys_of_another_version_are_refused_and_stay() {
+    let Some((_server, etcd)) = registry() else { return };
+    let key = etcd.keys.version();
+    etcd.join_first(&member(1), PATIENCE * 6).unwrap();
+    assert_eq!(etcd.get(&key).unwrap().unwrap(), VERSION.to_string().into_bytes());
+    etcd.check_version(PATIENCE).unwrap();
+    for (other, age) in [("0", "an earlier"), ("2", "a later"), ("x", "a later")] {
+        let put = async |mut etcd: etcd_client::Client| etcd.put(key.as_str(), other, None).await.map(drop);
+        etcd.client.ask(PATIENCE, put).unwrap();
+        let why = etcd.join_first(&member(2), PATIENCE).unwrap_err();
+        assert!(why.kind == ErrorKind::Version && why.message.contains(age), "{why}");
+        assert!(why.message.contains("/commonhold/lab/") && why.message.contains("its other hosts"), "{why}");
+        assert_eq!(etcd.get(&key).unwrap().unwrap(), other.as_bytes());
+        assert!(etcd.is_member(1) && !etcd.is_member(2));
     }
 }
 

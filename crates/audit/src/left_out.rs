@@ -1,0 +1,1 @@
+../../../tests/left_out.rs

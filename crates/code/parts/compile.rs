@@ -1,0 +1,1 @@
+../../kernel/compile.rs
