@@ -55,9 +55,8 @@ fn evicted_pages_are_flushed_by_the_next_sync() {
     let size_bytes = 24 * PAGE as u64;
     let mut rig = Rig::on(&new_disk(size_bytes), Shape { size_bytes, limit_pages: 6, ..shape() }).unwrap();
     for round in 0..2u64 {
-        rig.disk.attempted(rig.states.len() as u64);
         let pages: Vec<u64> = (round..24).step_by(2).collect();
-        rig.write(&pages);
+        rig.write_more_than_fits(&pages);
         rig.sync().unwrap();
         assert!(rig.disk.contents(OBJECT) == rig.memory);
     }
@@ -70,17 +69,16 @@ fn evicted_pages_survive_a_flush_that_fails() {
     let size_bytes = 24 * PAGE as u64;
     let mut rig = Rig::on(&new_disk(size_bytes), Shape { size_bytes, limit_pages: 6, ..shape() }).unwrap();
     for of_an_eviction in [true, false, true] {
-        rig.disk.attempted(rig.states.len() as u64);
         if of_an_eviction {
             rig.disk.plan(Fault::flush(0));
         }
-        rig.write(&(0..24).collect::<Vec<u64>>());
+        rig.write_more_than_fits(&(0..24).collect::<Vec<u64>>());
         if !of_an_eviction {
             // An eviction that is under way still may meet the failure in its place.
             let fails = |rig: &mut Rig| {
                 rig.disk.plan(Fault::flush(0));
                 rig.sync().is_err() || {
-                    rig.write(&(0..24).collect::<Vec<u64>>());
+                    rig.write_more_than_fits(&(0..24).collect::<Vec<u64>>());
                     false
                 }
             };

@@ -192,6 +192,12 @@ impl Rig {
         }
     }
 
+    /// Writes more pages than memory holds: evictions store some of them before the next sync.
+    pub fn write_more_than_fits(&mut self, pages: &[u64]) {
+        self.disk.attempted(self.states.len() as u64);
+        self.write(pages);
+    }
+
     /// What the mapping shows.
     pub fn shown(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.memory.len()];
