@@ -414,6 +414,7 @@ where
                 Action::Send { to, message } => self.send(host, to.0 as usize, message),
                 Action::Install { span, with_data, .. } => {
                     if with_data {
+                        given_up.retain(|page| !span.contains(*page));
                         for (page, version) in span.pages().zip(data) {
                             self.frames[host][page as usize] = *version;
                         }

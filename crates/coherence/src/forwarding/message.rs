@@ -24,6 +24,8 @@ pub enum Message {
         page: u32,
         /// Who wants it.
         who: HostId,
+        /// It has a copy, of which it gave none: that one need not be dropped before it gets the page.
+        keeps_copy: bool,
     },
     /// Your request to read was forwarded too often: ask to write.
     Insist {

@@ -223,12 +223,21 @@ impl Node {
         } else if page.purpose == Some(Purpose::Publish(None)) {
             // When others keep what is here now.
         } else if page.wants == Access::Write {
-            let to = std::mem::replace(&mut page.hint, me);
-            actions.push(Action::Send { to, message: Message::Write { page: number, who: me } });
+            self.ask_to_write(number, actions);
         } else {
             let message = Message::Read { page: number, who: me, hops: 0 };
             actions.push(Action::Send { to: page.hint, message });
         }
+    }
+
+    /// Asks for the page itself. This host is the last in the order of its owners from now on.
+    pub(super) fn ask_to_write(&mut self, number: u32, actions: &mut Actions) {
+        let me = self.me;
+        let page = self.page(number);
+        page.asked = Access::Write;
+        let to = std::mem::replace(&mut page.hint, me);
+        let message = Message::Write { page: number, who: me, keeps_copy: page.keeps_copy() };
+        actions.push(Action::Send { to, message });
     }
 
     /// Nothing can be asked for yet.

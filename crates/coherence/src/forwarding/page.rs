@@ -34,6 +34,8 @@ pub(super) struct Page {
     pub wants: Access,
     /// Who gets the page after this host has had it, or has it next.
     pub next: Option<HostId>,
+    /// Whether that one keeps its copy until then.
+    pub next_keeps_copy: bool,
     /// Who gets copies when this host has the page.
     pub readers: Vec<HostId>,
     /// To whom this host gave copies.
@@ -75,6 +77,7 @@ impl Page {
             asked: Access::None,
             wants: Access::None,
             next: None,
+            next_keeps_copy: false,
             readers: Vec::new(),
             supplied: BTreeSet::new(),
             expected: BTreeSet::new(),
@@ -131,9 +134,25 @@ impl Page {
         !self.supplied.is_empty()
     }
 
-    /// Whether it has a copy to give now. `published`: its owner gives only what was.
+    /// Whether this host, which asks for the page, has a copy that is nobody's source.
+    pub fn keeps_copy(&self) -> bool {
+        self.access == Access::Read && !self.has_given() && self.purpose.is_none()
+    }
+
+    /// Takes the host that gets the page next. Its copy is not one to be invalidated, if it keeps it until then.
+    pub fn take_next(&mut self) -> Option<HostId> {
+        let next = self.next.take()?;
+        if std::mem::take(&mut self.next_keeps_copy) {
+            self.supplied.remove(&next);
+        }
+        Some(next)
+    }
+
+    /// Whether it has a copy to give now. `published`: its owner gives only what was. Who asked for the page said what it gave
+    /// by then, and gives no more.
     pub fn can_supply(&self, published: bool) -> bool {
         self.access != Access::None
+            && self.asked != Access::Write
             && self.purpose.is_none()
             && !(self.access == Access::Write && self.holds > 0)
             && !(published && self.owned && !self.published)

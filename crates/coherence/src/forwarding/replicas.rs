@@ -52,8 +52,10 @@ impl Node {
         }
         if !page.readers.is_empty() || is_to_be_filled {
             self.publish(number, None, actions);
-        } else if let Some(next) = page.next.filter(|_| page.holds == 0 && !locked) {
-            page.next = None;
+        } else if page.holds == 0
+            && !locked
+            && let Some(next) = page.take_next()
+        {
             self.publish(number, Some(next), actions);
         } else {
             return false;

@@ -14,10 +14,10 @@ impl Node {
     pub(super) fn serve(&mut self, from: HostId, message: Message, actions: &mut Actions) {
         match message {
             // It was under way when the page turned out not to be readable, and the answer was that.
-            Message::Read { page, who, .. } | Message::Write { page, who }
+            Message::Read { page, who, .. } | Message::Write { page, who, .. }
                 if who == self.me && self.owns(page) => {}
             Message::Read { page, who, hops } => self.read_request(page, who, hops, actions),
-            Message::Write { page, who } => self.write_request(page, who, actions),
+            Message::Write { page, who, keeps_copy } => self.write_request(page, who, keeps_copy, actions),
             Message::Insist { page } => self.insist(page, actions),
             Message::Copy { page } => {
                 if self.has_asked(page, Access::Read) {
@@ -83,11 +83,7 @@ impl Node {
         if !self.has_asked(number, Access::Read) {
             return;
         }
-        let me = self.me;
-        let page = self.page(number);
-        page.asked = Access::Write;
-        let to = std::mem::replace(&mut page.hint, me);
-        actions.push(Action::Send { to, message: Message::Write { page: number, who: me } });
+        self.ask_to_write(number, actions);
     }
 
     fn supply(&mut self, number: u32, who: HostId, actions: &mut Actions) {
@@ -101,7 +97,7 @@ impl Node {
     }
 
     /// `page_fault()` for a write: who asked last is asked next, here or further on.
-    fn write_request(&mut self, number: u32, who: HostId, actions: &mut Actions) {
+    fn write_request(&mut self, number: u32, who: HostId, keeps_copy: bool, actions: &mut Actions) {
         let me = self.me;
         let page = self.page(number);
         if page.lost.is_some() {
@@ -110,10 +106,11 @@ impl Node {
         }
         let before = std::mem::replace(&mut page.hint, who);
         if before == me {
-            page.next = Some(who);
+            (page.next, page.next_keeps_copy) = (Some(who), keeps_copy);
             self.pass_on(number, actions);
         } else {
-            actions.push(Action::Send { to: before, message: Message::Write { page: number, who } });
+            let message = Message::Write { page: number, who, keeps_copy };
+            actions.push(Action::Send { to: before, message });
         }
     }
 
@@ -141,6 +138,10 @@ impl Node {
     ) {
         let is_running = self.phase == Phase::Running;
         let page = self.page(number);
+        if page.access != Access::None {
+            page.access = Access::None; // the copy that it kept until now
+            actions.push(Action::Restrict { page: number, access: Access::None });
+        }
         page.number = version;
         page.keepers = keepers;
         (page.published, page.sent_to) = (false, None);
@@ -193,13 +194,8 @@ impl Node {
         self.supply_waiting(number, actions);
         let locked = self.locked.contains(&number) && !points::mutant("coherence.locked_pages_go");
         let page = self.page(number);
-        if let Some(next) = page.next
-            && page.owned
-            && !locked
-            && page.holds == 0
-            && page.purpose.is_none()
-        {
-            page.next = None;
+        let goes = page.owned && !locked && page.holds == 0 && page.purpose.is_none();
+        if goes && let Some(next) = page.take_next() {
             self.invalidate_owned(number, Purpose::HandOver(next), next, actions);
         }
     }
@@ -444,6 +440,8 @@ impl Node {
             _ if !page.owned => (None, false),
             _ => return, // done already
         };
+        // It may have a copy still.
+        page.supplied.extend(successor.or(page.sent_to));
         if page.asked != Access::None {
             actions.push(Action::Fail { page: number, why: Why::NotRead });
         }
@@ -465,6 +463,7 @@ impl Node {
 
     fn refuse_waiting(&mut self, number: u32, more: Option<HostId>, actions: &mut Actions) {
         let page = self.page(number);
+        page.next_keeps_copy = false;
         let waiting = page.next.take().into_iter().chain(std::mem::take(&mut page.readers)).chain(more);
         let message = Message::NotRead { page: number };
         actions.extend(waiting.map(|to| Action::Send { to, message: message.clone() }));

@@ -64,7 +64,7 @@ fn who_takes_no_part_is_not_heard_and_has_nothing_sent() {
     let [mut home, ..] = founders();
     for message in [
         Message::Read { page: PAGE, who: HostId(2), hops: 0 },
-        Message::Write { page: PAGE, who: HostId(9) },
+        Message::Write { page: PAGE, who: HostId(9), keeps_copy: true },
         Message::Invalidate { page: PAGE, owner: HostId(9), number: 0 },
         Message::Take { page: PAGE },
     ] {
@@ -72,7 +72,7 @@ fn who_takes_no_part_is_not_heard_and_has_nothing_sent() {
     }
     // Nor for others who take none.
     assert_eq!(said(&mut home, 1, Message::Read { page: PAGE, who: HostId(9), hops: 0 }), []);
-    assert_eq!(said(&mut home, 1, Message::Write { page: PAGE, who: HostId(9) }), []);
+    assert_eq!(said(&mut home, 1, Message::Write { page: PAGE, who: HostId(9), keeps_copy: true }), []);
     assert!(home.owns(PAGE));
 }
 

@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn a_request_passed_on_is_a_forward_and_the_asker_will_own_the_page() {
         let seen = Seen::default();
-        let write = |who| forwarding::Message::Write { page: 3, who };
+        let write = |who| forwarding::Message::Write { page: 3, who, keeps_copy: false };
         seen.said(ME, OTHER, &write(ME));
         assert_eq!(seen.told(1).0.forwards, 0, "its own request");
         seen.event(ME, &Event::Message { from: THIRD, message: write(THIRD) });

@@ -178,7 +178,7 @@ mod tests {
     fn what_is_in_a_row_is_of_one_kind_for_one_host() {
         let read = |page, who| Said::Forwarding(Message::Read { page, who: HostId(who), hops: 0 });
         let copy = |page| Said::Forwarding(Message::Copy { page });
-        let write = |page| Said::Forwarding(Message::Write { page, who: HostId(1) });
+        let write = |page| Said::Forwarding(Message::Write { page, who: HostId(1), keeps_copy: false });
         for (messages, count) in [
             (vec![], 0),
             (vec![read(4, 1), read(5, 1), read(6, 1), read(8, 1)], 3),
