@@ -471,7 +471,7 @@ fn babble(numbers: &mut Numbers, how: &str, others: &[HostId]) -> (Said, usize) 
         }),
         _ => Said::Forwarding(match numbers.below(12) {
             0 => forwarding::Message::Read { page, who, hops: number as u32 },
-            1 => forwarding::Message::Write { page, who },
+            1 => forwarding::Message::Write { page, who, keeps_copy: true },
             2 => forwarding::Message::Insist { page },
             3 => forwarding::Message::Copy { page },
             4 => hand_over(page, number, flag.then_some(who)),

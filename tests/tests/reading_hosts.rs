@@ -108,7 +108,7 @@ fn who_reads_alone_has_no_part_in_what_all_users_schedule() {
         hand_over,
         F::Replica { page: 0, number: u64::MAX },
         F::Read { page: 0, who: readers.stranger.me.host, hops: 0 },
-        F::Write { page: 0, who: readers.stranger.me.host },
+        F::Write { page: 0, who: readers.stranger.me.host, keeps_copy: true },
         F::Invalidate { page: 0, owner: readers.stranger.me.host, number: 0 },
         F::Invalidated { page: 0 },
         F::Forget { page: 0, number: u64::MAX },

@@ -204,7 +204,7 @@ fn forwarding() -> Vec<forwarding::Message> {
     };
     let list = vec![
         Read { page, who, hops: 4 },
-        Write { page, who },
+        Write { page, who, keeps_copy: true },
         Insist { page },
         Copy { page },
         HandOver { page, number, keepers: hosts(), before: hosts() },
