@@ -61,7 +61,7 @@ impl<S: Scheduler> Hosts<S> {
     }
 
     fn touch(&mut self, host: u32, page: u32, access: Access) {
-        self.happens(host, Event::Fault { span: Span::one(page), access });
+        self.happens(host, Event::Fault { span: Span::one(page), access, may_write: false });
         assert!(self.nodes[host as usize].access(page) >= access, "host {host} has page {page}");
     }
 

@@ -23,6 +23,8 @@ pub enum Event<M> {
         span: Span,
         /// What for.
         access: Access,
+        /// Whether that process may write the pages, too: then they may come to be written at once (forwarding).
+        may_write: bool,
     },
     /// Processes of this host have written these pages since they came, were synced, or this was said last. Only
     /// schedulers that do not stop writers want to know, and before each message and sync.
@@ -85,7 +87,7 @@ impl<M> Event<M> {
     /// The same about another kind of message. None if the message is not of that kind.
     pub fn map<N>(self, other: impl FnOnce(M) -> Option<N>) -> Option<Event<N>> {
         Some(match self {
-            Event::Fault { span, access } => Event::Fault { span, access },
+            Event::Fault { span, access, may_write } => Event::Fault { span, access, may_write },
             Event::Written { span } => Event::Written { span },
             Event::Sync { pages } => Event::Sync { pages },
             Event::Lock { span } => Event::Lock { span },

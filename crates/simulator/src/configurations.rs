@@ -65,6 +65,10 @@ pub const GROUPS: &[Group] = &[
     Group { name: "forwarding: 3 hosts, 1 page, 0 and 1 evictions", run: forwarding_three_hosts },
     Group { name: "forwarding: 3 hosts, 1 page, requests that give up at once", run: forwarding_patience },
     Group { name: "forwarding: 3 hosts, 1 page, no minimum hold, up to 7 faults", run: forwarding_no_hold },
+    Group {
+        name: "forwarding: 2 and 3 hosts, 1 page that migrates, an eviction, a loss, a restart",
+        run: forwarding_migrates,
+    },
     Group { name: "forwarding: 2 hosts, 2 pages", run: forwarding_two_pages },
     Group { name: "forwarding: 2 hosts, 2 pages, one of them dies", run: forwarding_two_pages_loss },
     Group {
@@ -134,7 +138,7 @@ fn by_forwarding(limits: Limits, has_hold: bool, patience: u32) -> Result<usize,
 /// The first `founders` hosts begin together, the others ask to take part.
 fn grown(limits: Limits, founders: usize, has_hold: bool, patience: u32) -> Result<usize, String> {
     let Limits { on_loss, replicas, .. } = limits;
-    let options = forwarding::Options { has_hold, patience, on_loss, replicas };
+    let options = forwarding::Options { has_hold, patience, on_loss, replicas, migrates_after: 1 };
     let members: Vec<HostId> = (0..founders as u32).map(HostId).collect();
     let node = |me| match members.contains(&HostId(me)) {
         true => forwarding::Node::founder(HostId(me), HostId(0), &members, options),
@@ -228,6 +232,21 @@ fn forwarding_no_hold() -> Result<Searched, String> {
     let limits = Limits { evictions: 1, ..forwarding(vec![vec![R], vec![W], vec![W, R]]) };
     let mut searched = Searched::default();
     searched.add(by_forwarding(limits, false, 8)?);
+    Ok(searched)
+}
+
+/// Hosts that write what they have read, and ask for it to be written when they read it the next time.
+fn forwarding_migrates() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    let two = || forwarding(vec![vec![R, W], vec![R, W, R, W]]);
+    searched.add(by_forwarding(Limits { evictions: 1, ..two() }, true, 8)?);
+    searched.add(by_forwarding(forwarding(vec![vec![W, R], vec![R, W, R], vec![R, W]]), true, 8)?);
+    for on_loss in [OnLoss::Error, OnLoss::Revert] {
+        searched.add(by_forwarding(Limits { on_loss, losses: 1, home_may_die: true, ..two() }, true, 8)?);
+        let one = forwarding(vec![vec![W], vec![R, W, R]]);
+        searched.add(by_forwarding(Limits { on_loss, restarts: 1, ..one.clone() }, true, 8)?);
+        searched.add(by_forwarding(Limits { on_loss, replicas: 1, losses: 1, ..one }, true, 8)?);
+    }
     Ok(searched)
 }
 

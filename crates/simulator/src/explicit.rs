@@ -246,7 +246,7 @@ impl World {
             self.awake[host] = false;
             self.notes.traffic.faults += 1;
             let access = if writes { Access::Write } else { Access::Read };
-            self.happens(host, Event::Fault { span: Span::one(page), access }, Vec::new());
+            self.happens(host, Event::Fault { span: Span::one(page), access, may_write: false }, Vec::new());
             return false;
         }
         if writes {

@@ -175,7 +175,7 @@ where
 
     fn fault(&mut self, host: usize) {
         self.traffic.faults += 1;
-        self.happens(host, Event::Fault { span: Span::one(PAGE), access: Access::Write });
+        self.happens(host, Event::Fault { span: Span::one(PAGE), access: Access::Write, may_write: false });
     }
 
     /// Every one of `hosts` faults once. Whoever has the page at first does so as soon as it has it no more.

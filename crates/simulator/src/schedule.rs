@@ -258,7 +258,8 @@ fn run_forwarding(dice: &mut Dice, size: &Size) -> Result<Outcome, String> {
     let on_loss = if dice.one_in(2) { OnLoss::Error } else { OnLoss::Revert };
     let replicas = if dice.one_in(2) { 0 } else { dice.roll(4) as u32 };
     let (has_hold, patience) = (!dice.one_in(4), dice.roll(6) as u32);
-    let options = forwarding::Options { has_hold, patience, on_loss, replicas };
+    let migrates_after = 1 + patience as u8 % 2;
+    let options = forwarding::Options { has_hold, patience, on_loss, replicas, migrates_after };
     let newcomer = move |me: usize| forwarding::Node::new(HostId(me as u32), HostId(HOME as u32), options);
     // Some hosts begin together, each with its copy from any before it; the others ask to take part.
     let members: Vec<HostId> = (0..(hosts - dice.roll(size.late)) as u32).map(HostId).collect();

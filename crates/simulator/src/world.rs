@@ -392,7 +392,8 @@ where
         let pages = N::carries(&message).pages();
         self.nodes[to].handle(Event::Message { from: HostId(from as u32), message }, &mut actions);
         let is_owner = |action: &Action<N::Message>| {
-            matches!(action, Action::Install { access: Access::Write, with_data: true, .. })
+            let may_write = matches!(action, Action::Install { access: Access::Write, with_data: true, .. });
+            may_write || matches!(action, Action::Own { .. })
         };
         if actions.iter().any(is_owner) {
             pages.iter().zip(&data).for_each(|(page, version)| self.handed[*page as usize] = *version);
@@ -481,7 +482,7 @@ where
             self.faults += 1;
             self.left[host] = false;
             self.notes.traffic.faults += 1;
-            self.happens(host, Event::Fault { span, access });
+            self.happens(host, Event::Fault { span, access, may_write: true });
             return;
         }
         for page in span.pages().map(|page| page as usize) {

@@ -58,7 +58,7 @@ impl Cache {
             _ => Span::new(0, u32::MAX), // rare: a loss
         };
         match event {
-            Event::Fault { span, access } => self.fault(span, access, actions),
+            Event::Fault { span, access, .. } => self.fault(span, access, actions),
             Event::Evict { page } => self.evict(page, actions),
             Event::HoldOver { page } => self.hold_over(page, actions),
             Event::Message { message, .. } => self.message(message, actions),

@@ -59,7 +59,7 @@ impl Cache {
 
     pub fn handle(&mut self, event: Event<Message>, actions: &mut Vec<Action<Message>>) {
         match event {
-            Event::Fault { span, access } => self.fault(span, access, actions),
+            Event::Fault { span, access, .. } => self.fault(span, access, actions),
             Event::Written { span } => {
                 for page in span.pages() {
                     let page = self.page(page);

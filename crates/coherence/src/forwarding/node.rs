@@ -2,7 +2,7 @@
 
 use super::members::View;
 use super::message::Message;
-use super::page::{Page, Purpose};
+use super::page::{MOST_UPDATES, Page, Purpose};
 use super::round::{Report, Round};
 use super::table::Table;
 use crate::central::OnLoss;
@@ -28,13 +28,14 @@ pub struct Options {
     /// On how many hosts beside its owner a version is kept before any of them, or another, has it: losing as many hosts
     /// loses nothing that somebody else has read.
     pub replicas: u32,
+    /// A page that this host has written after it had read it so many times in a row, at most 3, is asked for to be written
+    /// when it is read.
+    pub migrates_after: u8,
 }
-
-impl Options {}
 
 impl Default for Options {
     fn default() -> Options {
-        Options { has_hold: true, patience: 64, on_loss: OnLoss::Error, replicas: 0 }
+        Options { has_hold: true, patience: 64, on_loss: OnLoss::Error, replicas: 0, migrates_after: 2 }
     }
 }
 
@@ -196,6 +197,11 @@ impl Node {
 
     /// A process here wants a page (Figures 2 and 3 for the host's own kernel).
     pub(super) fn want(&mut self, number: u32, access: Access, actions: &mut Actions) {
+        self.want_of(number, access, false, actions);
+    }
+
+    /// The same of a process that may write the page or not.
+    fn want_of(&mut self, number: u32, access: Access, may_write: bool, actions: &mut Actions) {
         let may = self.access(number);
         if may >= access {
             actions.push(Action::Install { span: Span::one(number), access: may, with_data: false });
@@ -204,7 +210,7 @@ impl Node {
         if self.phase != Phase::Running {
             return self.want_later(number, access, actions);
         }
-        let me = self.me;
+        let (me, migrates_after) = (self.me, self.options.migrates_after);
         let page = self.page(number);
         if page.lost.is_some() {
             page.wants = Access::None;
@@ -216,13 +222,16 @@ impl Node {
             return;
         }
         page.asked = page.wants;
+        if page.wants == Access::Write && page.access == Access::Read && !page.owned {
+            page.updates = (page.updates + 1).min(MOST_UPDATES);
+        }
         if page.owned && page.purpose.is_none() && page.access == Access::None {
             self.fill(number, actions);
         } else if page.owned && page.purpose.is_none() {
             self.invalidate_owned(number, Purpose::Write, me, actions);
         } else if page.purpose == Some(Purpose::Publish(None)) {
             // When others keep what is here now.
-        } else if page.wants == Access::Write {
+        } else if page.wants == Access::Write || may_write && page.updates >= migrates_after {
             self.ask_to_write(number, actions);
         } else {
             let message = Message::Read { page: number, who: me, hops: 0 };
@@ -314,7 +323,7 @@ impl Node {
         }
         match message {
             Message::Copy { page } if self.has_asked(page, Access::Read) => {
-                self.received(page, Access::Read, actions);
+                self.received(page, false, Access::Read, actions);
             }
             Message::HandOver { page, number, keepers, before } if self.has_asked(page, Access::Write) => {
                 self.handed_over(page, number, keepers, before, actions);
@@ -345,10 +354,10 @@ impl Scheduler for Node {
 
     fn handle(&mut self, event: Event<Message>, actions: &mut Actions) {
         match event {
-            Event::Fault { span, access } => {
+            Event::Fault { span, access, may_write } => {
                 self.has_left = false;
                 for number in span.pages() {
-                    self.want(number, access, actions);
+                    self.want_of(number, access, may_write, actions);
                     if self.locked.contains(&number) {
                         self.let_late_go(number, actions); // what this host waits for itself it does not keep
                     }

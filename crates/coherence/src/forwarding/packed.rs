@@ -1,6 +1,6 @@
 //! A page at rest, in 16 bytes.
 
-use super::page::Page;
+use super::page::{MOST_UPDATES, Page};
 use super::table::Glance;
 use crate::event::Access;
 use crate::span::HostId;
@@ -65,7 +65,9 @@ const OUT: u64 = 1 << 31;
 const PUBLISHED: u64 = 1 << 32;
 const SEEN: u64 = 1 << 33;
 const NEAR: u64 = 1 << 34;
-const NUMBER: u32 = 35;
+const UNWRITTEN: u64 = 1 << 35;
+const UPDATES: u32 = 36;
+const NUMBER: u32 = 38;
 const MOST_NUMBER: u64 = u64::MAX >> NUMBER;
 
 /// What is known of a page where nothing is under way.
@@ -114,6 +116,8 @@ impl Packed {
             | flag(page.kept.is_some(), KEPT)
             | flag(says_seen, SEEN)
             | flag(near.is_some(), NEAR)
+            | flag(page.is_unwritten, UNWRITTEN)
+            | u64::from(page.updates.min(MOST_UPDATES)) << UPDATES
             | flag(page.lost.is_some(), LOST);
         let mut supplied = if says_seen { page.number } else { u64::from(page.lost.unwrap_or(0)) };
         for host in &page.supplied {
@@ -174,6 +178,8 @@ impl Packed {
         let Glance { access, owned, hint, number, kept, sent_to, lost } = self.glance(slots);
         let mut page = Page { access, owned, number, kept, sent_to, lost, ..Page::unknown(hint) };
         page.is_offered = self.has(OFFERED);
+        page.is_unwritten = self.has(UNWRITTEN);
+        page.updates = (self.what >> UPDATES) as u8 & MOST_UPDATES;
         page.published = self.has(PUBLISHED);
         let keepers = self.keepers_slot();
         if keepers != NO_SLOT && !self.has(KEPT) {
@@ -206,11 +212,15 @@ mod tests {
         goes_in_and_out(&Page::unknown(HostId(5)), slots);
         let owner = Page { number: 7, keepers: hosts(5..8), ..Page::origin(HostId(0)) };
         goes_in_and_out(&owner, slots);
+        goes_in_and_out(
+            &Page { access: Access::Read, updates: 2, is_unwritten: true, ..owner.clone() },
+            slots,
+        );
         goes_in_and_out(&Page { access: Access::Read, supplied: hosts(100..164), ..owner.clone() }, slots);
         goes_in_and_out(&Page { is_offered: true, published: true, number: MOST_NUMBER, ..owner }, slots);
         goes_in_and_out(&Page { supplied: hosts(110..120), ..Page::unknown(HostId(3)) }, slots);
         goes_in_and_out(&Page { kept: Some(0), ..Page::lost(HostId(3), u32::MAX) }, slots);
-        goes_in_and_out(&Page { kept: Some(9), ..Page::unknown(HostId(3)) }, slots);
+        goes_in_and_out(&Page { kept: Some(9), updates: MOST_UPDATES, ..Page::unknown(HostId(3)) }, slots);
         goes_in_and_out(&Page { number: 9, ..Page::unknown(HostId(3)) }, slots);
         let sent = Page { kept: Some(9), number: 9, sent_to: Some(HostId(4)), ..Page::unknown(HostId(3)) };
         goes_in_and_out(&Page { supplied: hosts(110..120), ..sent.clone() }, slots);

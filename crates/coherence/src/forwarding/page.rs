@@ -19,6 +19,9 @@ pub(super) enum Purpose {
     Publish(Option<HostId>),
 }
 
+/// So far it is counted how often a host has written a page after it had read it.
+pub(super) const MOST_UPDATES: u8 = 3;
+
 /// One page at one host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Page {
@@ -48,6 +51,10 @@ pub(super) struct Page {
     pub holds: u8,
     /// Invalidations that wait for the hold to end: from whom, and for whom.
     pub deferred: VecDeque<(HostId, HostId, u64)>,
+    /// How often in a row this host has written the page after it had read it, at most [`MOST_UPDATES`].
+    pub updates: u8,
+    /// The page came with its ownership to be read, and was not written here since.
+    pub is_unwritten: bool,
     /// The home was told that this host would rather not own it.
     pub is_offered: bool,
     /// The version that others keep, if this host owns the page; it may have written since. Else of the last hand-over to
@@ -84,6 +91,8 @@ impl Page {
             purpose: None,
             holds: 0,
             deferred: VecDeque::new(),
+            updates: 0,
+            is_unwritten: false,
             is_offered: false,
             number: 0,
             keepers: BTreeSet::new(),

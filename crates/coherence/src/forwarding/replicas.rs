@@ -234,7 +234,11 @@ mod tests {
             for (page, writers) in [(1, 0..0), (2, 1..3), (3, 1..HOSTS), (4, 3..4)] {
                 let readers = (0..HOSTS).map(|host| (host, Access::Read));
                 for (host, access) in writers.map(|host| (host, Access::Write)).chain(readers) {
-                    happens(&mut nodes, host, Event::Fault { span: Span::one(page), access });
+                    happens(
+                        &mut nodes,
+                        host,
+                        Event::Fault { span: Span::one(page), access, may_write: false },
+                    );
                     assert!(nodes[host as usize].access(page) >= access, "host {host} has page {page}");
                 }
             }

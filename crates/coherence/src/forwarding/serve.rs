@@ -21,7 +21,7 @@ impl Node {
             Message::Insist { page } => self.insist(page, actions),
             Message::Copy { page } => {
                 if self.has_asked(page, Access::Read) {
-                    self.received(page, Access::Read, actions);
+                    self.received(page, false, Access::Read, actions);
                 }
             }
             Message::HandOver { page, number, keepers, before } => {
@@ -115,11 +115,10 @@ impl Node {
     }
 
     /// A copy, or the page itself, came (`pageout()` of the paper, at a fellow server).
-    pub(super) fn received(&mut self, number: u32, access: Access, actions: &mut Actions) {
+    pub(super) fn received(&mut self, number: u32, owned: bool, access: Access, actions: &mut Actions) {
         let holds = u8::from(self.options.has_hold);
         let page = self.page(number);
-        page.owned = access == Access::Write;
-        page.access = access;
+        (page.owned, page.access) = (owned, access);
         page.asked = Access::None;
         page.holds = page.holds.saturating_add(holds);
         let wants = std::mem::replace(&mut page.wants, Access::None);
@@ -127,7 +126,7 @@ impl Node {
         self.installed(number, access, wants, actions);
     }
 
-    /// The page came with its ownership. Who kept a version before the one that is kept now is told.
+    /// The page came with its ownership, to be written if anybody here wants that already. Who kept a version before the one that is kept now is told.
     pub(super) fn handed_over(
         &mut self,
         number: u32,
@@ -152,7 +151,10 @@ impl Node {
         if is_running && !before.is_empty() {
             self.tell_to_forget(number, version.saturating_sub(1), before, actions);
         }
-        self.received(number, Access::Write, actions);
+        let page = self.page(number);
+        page.is_unwritten = page.wants != Access::Write;
+        let access = if page.is_unwritten { Access::Read } else { Access::Write };
+        self.received(number, true, access, actions);
     }
 
     /// A later version is kept: what is kept of it here need not be. The home's stays, so that there is something as long as
@@ -250,6 +252,7 @@ impl Node {
             }
             Some(Purpose::Write) => {
                 page.access = Access::Write;
+                page.is_unwritten = false;
                 page.published = false;
                 page.asked = Access::None;
                 page.wants = Access::None;
@@ -272,6 +275,9 @@ impl Node {
         page.owned = false;
         page.is_offered = false;
         page.access = Access::None;
+        if std::mem::take(&mut page.is_unwritten) {
+            page.updates = 0;
+        }
         // What is published is kept by enough others, and nothing else is.
         let is_new = !std::mem::take(&mut page.published);
         page.number = page.number.saturating_add(is_new.into());
@@ -323,6 +329,9 @@ impl Node {
                 actions.push(Action::KeepRead { page: number, number: version });
             }
             page.access = Access::None;
+            if page.asked != Access::Write {
+                page.updates = 0; // it was read alone
+            }
             actions.push(Action::Restrict { page: number, access: Access::None });
         }
         // Who asked to write is in the order of owners: its hint is who asked after it.

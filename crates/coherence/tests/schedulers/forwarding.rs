@@ -41,7 +41,10 @@ impl Hotspot {
     fn cycle(&mut self, order: impl Iterator<Item = usize>) -> u32 {
         let before = self.messages;
         for host in order {
-            self.happens(host, Event::Fault { span: Span::one(PAGE), access: Access::Write });
+            self.happens(
+                host,
+                Event::Fault { span: Span::one(PAGE), access: Access::Write, may_write: false },
+            );
         }
         while let Some((from, to, message)) = self.under_way.pop_front() {
             self.happens(to, Event::Message { from: HostId(from as u32), message });
@@ -122,7 +125,10 @@ impl Hotspot {
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();
         (1..order.len()).rev().for_each(|last| order.swap(last, draw.below(last + 1)));
         for host in order {
-            self.happens(host, Event::Fault { span: Span::one(PAGE), access: Access::Write });
+            self.happens(
+                host,
+                Event::Fault { span: Span::one(PAGE), access: Access::Write, may_write: false },
+            );
             while asking == Asking::InTurn && !self.under_way.is_empty() {
                 self.deliver_any(draw);
             }

@@ -23,7 +23,7 @@ fn run<S: Scheduler>(hosts: &mut [S], at: usize, event: Event<S::Message>) {
 }
 
 fn locked_pages_stay<S: Scheduler>(mut hosts: Vec<S>) {
-    let fault = |access| Event::Fault { span: one(), access };
+    let fault = |access| Event::Fault { span: one(), access, may_write: false };
     run(&mut hosts, 1, Event::Lock { span: one() });
     run(&mut hosts, 1, fault(Access::Write));
     // A reader gets a copy; who locked it may have it back for writing.
@@ -42,7 +42,7 @@ fn locked_pages_stay<S: Scheduler>(mut hosts: Vec<S>) {
 
 /// Who has a copy of what it locked, and wants to write it, is not in the way of who asked before.
 fn nobody_waits_for_who_waits<S: Scheduler>(mut hosts: Vec<S>) {
-    let fault = |access| Event::Fault { span: one(), access };
+    let fault = |access| Event::Fault { span: one(), access, may_write: false };
     run(&mut hosts, 2, fault(Access::Write));
     run(&mut hosts, 1, fault(Access::Read));
     run(&mut hosts, 1, Event::Lock { span: one() });
@@ -57,16 +57,16 @@ fn nobody_waits_for_who_waits<S: Scheduler>(mut hosts: Vec<S>) {
 #[test]
 fn who_waits_for_a_locked_page_is_known() {
     let mut hosts = central_hosts();
-    run(&mut hosts, 1, Event::Fault { span: one(), access: Access::Write });
+    run(&mut hosts, 1, Event::Fault { span: one(), access: Access::Write, may_write: false });
     run(&mut hosts, 1, Event::Lock { span: one() });
     assert!(hosts[1].wanted_in(one()).is_empty());
-    run(&mut hosts, 2, Event::Fault { span: one(), access: Access::Write });
+    run(&mut hosts, 2, Event::Fault { span: one(), access: Access::Write, may_write: false });
     assert_eq!(hosts[1].wanted_in(one()), [PAGE]);
     let mut hosts = forwarding_hosts(0);
-    run(&mut hosts, 1, Event::Fault { span: one(), access: Access::Write });
+    run(&mut hosts, 1, Event::Fault { span: one(), access: Access::Write, may_write: false });
     run(&mut hosts, 1, Event::Lock { span: one() });
     assert!(hosts[1].wanted_in(one()).is_empty());
-    run(&mut hosts, 2, Event::Fault { span: one(), access: Access::Write });
+    run(&mut hosts, 2, Event::Fault { span: one(), access: Access::Write, may_write: false });
     assert_eq!(hosts[1].wanted_in(one()), [PAGE]);
     run(&mut hosts, 1, Event::Unlock { span: one() });
     assert!(hosts[1].wanted_in(one()).is_empty());

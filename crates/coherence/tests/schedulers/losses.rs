@@ -100,7 +100,7 @@ impl Hosts {
     }
 
     fn touch(&mut self, host: usize, access: Access) {
-        self.happens(host, Event::Fault { span: Span::one(PAGE), access });
+        self.happens(host, Event::Fault { span: Span::one(PAGE), access, may_write: false });
     }
 
     pub fn write(&mut self, host: usize, version: u32) {
@@ -225,8 +225,8 @@ fn the_home_may_die_and_what_others_have_stays() {
     hosts.write(1, 6);
     hosts.reads(2, 6);
     // What the home never gave to anybody is lost with it.
-    hosts.happens(1, Event::Fault { span: Span::one(PAGE + 1), access: Access::Read });
-    hosts.happens(2, Event::Fault { span: Span::one(PAGE + 2), access: Access::Write });
+    hosts.happens(1, Event::Fault { span: Span::one(PAGE + 1), access: Access::Read, may_write: false });
+    hosts.happens(2, Event::Fault { span: Span::one(PAGE + 2), access: Access::Write, may_write: false });
     assert_eq!(hosts.failed, [(1, Why::NewestLost), (2, Why::NewestLost)]);
 }
 

@@ -29,7 +29,7 @@ impl Hosts {
         let mut queue = Vec::new();
         for host in hosts.iter().copied().map(HostId) {
             let span = Span::one(PAGE);
-            self.happened(host, Event::Fault { span, access }, &mut queue);
+            self.happened(host, Event::Fault { span, access, may_write: false }, &mut queue);
         }
         while !queue.is_empty() {
             let (from, to, message) = queue.remove(0);
@@ -107,7 +107,7 @@ fn of_several_pages_each_is_asked_for_by_itself() {
     let from = |message| Event::Message { from: HOME, message };
     let fetch = |span| Action::Send { to: HOME, message: Message::Fetch { span } };
     let span = Span::new(PAGE, 2);
-    assert_eq!(happens(Event::Fault { span, access: Access::Read }), [fetch(span)]);
+    assert_eq!(happens(Event::Fault { span, access: Access::Read, may_write: false }), [fetch(span)]);
     let [first, second] = [Span::one(PAGE), Span::one(PAGE + 1)];
     assert_eq!(happens(from(Message::NotRead { span })), [fetch(first), fetch(second)]);
     let why = Why::NotRead;
@@ -115,5 +115,8 @@ fn of_several_pages_each_is_asked_for_by_itself() {
     assert_eq!(happens(from(Message::NotRead { span: first })), [], "it was not asked for any more");
     let install = Action::Install { span: second, access: Access::Write, with_data: true };
     assert_eq!(happens(from(Message::Pages { span: second })), [install]);
-    assert_eq!(happens(Event::Fault { span: first, access: Access::Write }), [fetch(first)]);
+    assert_eq!(
+        happens(Event::Fault { span: first, access: Access::Write, may_write: false }),
+        [fetch(first)]
+    );
 }

@@ -10,6 +10,7 @@ const OPTIONS: Options = Options {
     patience: 64,
     on_loss: commonhold_coherence::central::OnLoss::Error,
     replicas: 0,
+    migrates_after: 2,
 };
 
 fn said(node: &mut Node, from: u32, message: Message) -> Vec<Action<Message>> {
@@ -20,7 +21,7 @@ fn said(node: &mut Node, from: u32, message: Message) -> Vec<Action<Message>> {
 
 fn fault(node: &mut Node, access: Access) -> Vec<Action<Message>> {
     let mut actions = Vec::new();
-    node.handle(Event::Fault { span: Span::one(PAGE), access }, &mut actions);
+    node.handle(Event::Fault { span: Span::one(PAGE), access, may_write: false }, &mut actions);
     actions
 }
 

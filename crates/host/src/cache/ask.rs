@@ -2,7 +2,7 @@
 //! that a sync needs.
 
 use super::{Cache, Inner, book, fault};
-use commonhold_coherence::Access;
+use crate::shared::Touch;
 use commonhold_object::{Error, ErrorKind, PageRange, Result};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,10 +21,9 @@ impl Cache {
 
     /// A touch of pages that this host has not the right to use so: the scheduler is asked. Whoever touched them is among
     /// the waiting already.
-    pub(super) fn ask_for(self: &Arc<Self>, pages: PageRange, write: bool) {
-        let access = if write { Access::Write } else { Access::Read };
+    pub(super) fn ask_for(self: &Arc<Self>, pages: PageRange, touch: Touch) {
         if let Some(driver) = self.driver() {
-            driver.fault(pages, access);
+            driver.fault(pages, touch);
         }
     }
 
@@ -35,7 +34,7 @@ impl Cache {
             let rest = PageRange::new(at, range.end() - at);
             let count = Self::lacking(&self.lock(), rest, FETCH_PAGES);
             if count > 0 {
-                self.ask_for(PageRange::new(at, count), false);
+                self.ask_for(PageRange::new(at, count), Touch::Read);
             }
             at += count.max(1);
         }
@@ -79,7 +78,7 @@ impl Cache {
             let most = (page..end).take(FETCH_PAGES as usize).take_while(lacks).count() as u64;
             drop(inner);
             let asked = PageRange::new(page, most);
-            self.ask_for(asked, write);
+            self.ask_for(asked, if write { Touch::Write } else { Touch::Read });
             inner = self.lock();
             at = page;
             if !inner.may(page, write) && inner.failures == failures {

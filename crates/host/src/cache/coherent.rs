@@ -152,8 +152,14 @@ impl Cache {
     }
 
     /// Processes of this host may use the pages so from now on. `bytes`: theirs, one page after the other; none if the
-    /// frames have them.
-    pub fn install(self: &Arc<Self>, pages: PageRange, access: Access, bytes: Option<&[u8]>) -> Result<()> {
+    /// frames have them. `newest`: here may be their newest version.
+    pub fn install(
+        self: &Arc<Self>,
+        pages: PageRange,
+        access: Access,
+        newest: bool,
+        bytes: Option<&[u8]>,
+    ) -> Result<()> {
         // The end does not move meanwhile: whoever moves it waits for the scheduler's lock.
         let pages = pages.intersect(self.lock().whole());
         if pages.is_empty() {
@@ -161,7 +167,7 @@ impl Cache {
         }
         let bytes = bytes.map(|bytes| &bytes[..bytes.len().min(pages.length_bytes() as usize)]);
         if let Some(bytes) = bytes.filter(|_| pages.count == 1)
-            && self.install_for_waiter(pages.first, access, bytes)
+            && self.install_for_waiter(pages.first, access, newest, bytes)
         {
             self.evict_ahead();
             return Ok(());
@@ -174,7 +180,7 @@ impl Cache {
             self.count_frames(&mut inner, pages);
             self.cut_tail(&inner, pages)?;
         }
-        self.note_newest(&mut inner, pages, access, bytes.is_some());
+        self.note_newest(&mut inner, pages, newest, bytes.is_some());
         self.allow(&mut inner, pages, access);
         self.settle(&mut inner, pages);
         drop(inner);

@@ -8,6 +8,7 @@
 use super::view::Mapping;
 use super::{Cache, Inner, Refused, Waiting, book};
 use crate::seeing;
+use crate::shared::Touch;
 use commonhold_object::{Error, PAGE_SIZE_BYTES, PageRange};
 use commonhold_sys::frames;
 use commonhold_sys::userfaultfd::{Fault, Kind};
@@ -146,7 +147,7 @@ impl Cache {
         inner.wait(mapping, range.first, write);
         if write {
             drop(inner);
-            return self.ask_for(PageRange::new(range.first, 1), write);
+            return self.ask_for(PageRange::new(range.first, 1), Touch::Write);
         }
         let mut stream = super::lock(&mapping.stream);
         let cluster = stream.cluster(range.first).min(range.count);
@@ -154,7 +155,11 @@ impl Cache {
         stream.asked_until(range.first + count);
         stream.advance(range.first, 1); // so many are shown when they come
         drop((stream, inner));
-        self.ask_in_pieces(PageRange::new(range.first, count));
+        if count == 1 && mapping.writes_object() {
+            self.ask_for(PageRange::new(range.first, 1), Touch::ReadToWrite);
+        } else {
+            self.ask_in_pieces(PageRange::new(range.first, count));
+        }
         self.ask_further(self.lock(), mapping, range.end());
     }
 

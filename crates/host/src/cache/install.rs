@@ -22,9 +22,9 @@ impl Cache {
     }
 
     /// Where this may be the newest version, the next host must know; the origin has it stored some time.
-    pub(super) fn note_newest(&self, inner: &mut Inner, pages: PageRange, access: Access, with_bytes: bool) {
-        let newest = self.role() == Some(Role::Copies) && access == Access::Write
-            || self.role() == Some(Role::Origin) && with_bytes;
+    pub(super) fn note_newest(&self, inner: &mut Inner, pages: PageRange, newest: bool, with_bytes: bool) {
+        let newest =
+            self.role() == Some(Role::Copies) && newest || self.role() == Some(Role::Origin) && with_bytes;
         let known = pages.count == 1 && inner.book.is_noted(pages.first as u32) && inner.leaving.is_empty();
         if newest && !known {
             self.record(inner, &book::set_of(pages));
@@ -34,7 +34,13 @@ impl Cache {
     /// A page that has no frame here and that a thread waits for: the kernel makes the frame, fills it, maps it and wakes
     /// the thread in one call. False if it cannot be done so: nobody may use it yet, and the long way is to be gone. So it is
     /// for an ordinary user, who can hold the lock of the address space: a page that came late would be an old one.
-    pub(super) fn install_for_waiter(self: &Arc<Self>, page: u64, access: Access, bytes: &[u8]) -> bool {
+    pub(super) fn install_for_waiter(
+        self: &Arc<Self>,
+        page: u64,
+        access: Access,
+        newest: bool,
+        bytes: &[u8],
+    ) -> bool {
         let (mut inner, one) = (self.lock(), PageRange::new(page, 1));
         let fits = |waiter: &Waiting| {
             u64::from(waiter.page) == page
@@ -57,7 +63,7 @@ impl Cache {
             return false;
         }
         // Before the thread can write.
-        self.note_newest(&mut inner, one, access, true);
+        self.note_newest(&mut inner, one, newest, true);
         let may_write = access == Access::Write && !inner.holds_writers();
         let writes = write && may_write && !inner.book.must_tell_page(page as u32);
         if writes && mapping.kind == Kind::Synchronous {

@@ -126,7 +126,7 @@ impl Cache {
         let pages = pages.intersect(inner.whole()); // the object may have shrunk since
         // In this order: of a page that is marked, under this stamp, without a frame and not on its way it is known that it
         // did not come so far that somebody wrote it. Without the mark it may have left long ago.
-        self.note_newest(&mut inner, pages, Access::Write, true);
+        self.note_newest(&mut inner, pages, true, true);
         inner.book.granted(pages, Grant { to: None, stamp })
     }
 
@@ -355,7 +355,7 @@ pub(crate) mod tests {
             host.granted(page(number), 100 + number).unwrap();
         }
         for number in 3..5 {
-            host.install(page(number), Access::Write, Some(&bytes(number as u8))).unwrap();
+            host.install(page(number), Access::Write, true, Some(&bytes(number as u8))).unwrap();
         }
         assert!(host.restrict(page(4), page(4), Access::None).unwrap().is_some());
         drop(host);

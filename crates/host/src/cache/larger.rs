@@ -54,14 +54,14 @@ impl Cache {
     }
 
     /// Bytes that came for a part of one of this host's pages: nobody may use them before all of it is here.
-    pub fn arrive(&self, pages: PageRange, access: Access, bytes: &[u8]) -> Result<()> {
+    pub fn arrive(&self, pages: PageRange, newest: bool, bytes: &[u8]) -> Result<()> {
         // The end does not move meanwhile: whoever moves it waits for the scheduler's lock.
         let pages = pages.intersect(self.lock().whole());
         let bytes = &bytes[..bytes.len().min(pages.length_bytes() as usize)];
         self.write_frames(pages.first, bytes).doing("making a frame")?;
         let mut inner = self.lock();
         self.count_frames(&mut inner, pages);
-        if self.role() == Some(Role::Copies) && access == Access::Write || self.role() == Some(Role::Origin) {
+        if self.role() == Some(Role::Copies) && newest || self.role() == Some(Role::Origin) {
             self.record(&mut inner, &book::set_of(pages));
         }
         Ok(())

@@ -6,7 +6,7 @@ use super::freezing::PutOff;
 use super::give_back::OnTheirWay;
 use super::held_here::Kept;
 use super::holds::Held;
-use super::inbox::{Inbox, Later};
+use super::inbox::{Inbox, Later, Touch};
 use super::late::Late;
 use super::outbox::Outbox;
 use super::part::{How, Part, Said};
@@ -317,14 +317,14 @@ impl Driver {
     }
 
     /// A process of this host touched pages without the right to.
-    pub fn fault(self: &Arc<Self>, pages: PageRange, access: Access) {
+    pub fn fault(self: &Arc<Self>, pages: PageRange, touch: Touch) {
         if self.ends.load(Ordering::SeqCst) {
             return; // it waits for the next process of this host
         }
         let at_once = if self.plan.is_home { self.home_turn_at_once([pages]) } else { Some(self.state()) };
         match at_once {
-            Some(mut state) => self.do_now(&mut state, Later::Fault(pages, access)),
-            None => drop(self.later(Later::Fault(pages, access))), // without bytes nothing is refused
+            Some(mut state) => self.do_now(&mut state, Later::Fault(pages, touch)),
+            None => drop(self.later(Later::Fault(pages, touch))), // without bytes nothing is refused
         }
     }
 

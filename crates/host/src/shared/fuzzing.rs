@@ -62,7 +62,7 @@ pub fn turns(bytes: &[u8]) {
                 let first = page(first);
                 let count = u32::from(count).clamp(1, PAGES - first);
                 let access = if writes { Access::Write } else { Access::Read };
-                Event::Fault { span: Span::new(first, count), access }
+                Event::Fault { span: Span::new(first, count), access, may_write: writes || first % 2 == 0 }
             }
             Happens::Lost { host, .. } if host == ME.0 => continue,
             Happens::Lost { host, followed_by } => {

@@ -536,7 +536,7 @@ mod tests {
         cache.held_by(ME).unwrap();
         handovers.own(3, 1).unwrap();
         cache.granted(page, 0).unwrap();
-        cache.install(page, Access::Write, Some(&[7; PAGE])).unwrap();
+        cache.install(page, Access::Write, true, Some(&[7; PAGE])).unwrap();
         let clock = Clock::start().unwrap();
         let driver =
             Driver::start(plan(false), Arc::new(Silence), clock, &cache, Lent::default(), Some(handovers));

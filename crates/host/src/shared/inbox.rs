@@ -19,12 +19,34 @@ const MOST_OF_HOST: usize = 256 << 20;
 /// What a message takes beside its bytes, or a little more.
 pub(super) const OVERHEAD: usize = 128;
 
+/// What a process of this host does with pages that it may not use so yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// It reads them.
+    Read,
+    /// It reads them, and may write them, too.
+    ReadToWrite,
+    /// It writes them.
+    Write,
+}
+
+impl Touch {
+    /// What for, and whether it may write them.
+    fn asks(self) -> (Access, bool) {
+        match self {
+            Touch::Read => (Access::Read, false),
+            Touch::ReadToWrite => (Access::Read, true),
+            Touch::Write => (Access::Write, true),
+        }
+    }
+}
+
 /// What happens.
 pub(super) enum Later {
     /// A message came, with these bytes.
     Message(HostId, Said, Vec<u8>),
     /// A process of this host touched pages.
-    Fault(PageRange, Access),
+    Fault(PageRange, Touch),
     /// The minimum hold of some page is over.
     HoldOver,
 }
@@ -180,10 +202,11 @@ impl Driver {
                 self.answer_if_left(state, from, &message);
             }
             Later::Message(..) => {}
-            Later::Fault(pages, access) => {
+            Later::Fault(pages, touch) => {
+                let (access, may_write) = touch.asks();
                 for span in self.plan.sizes.requests(pages, self.end()) {
                     if state.home.is_some() && !state.stuck {
-                        Turn::take(self, state, Event::Fault { span, access }, Vec::new());
+                        Turn::take(self, state, Event::Fault { span, access, may_write }, Vec::new());
                     } // else whoever waits asks again when it is known
                 }
             }

@@ -221,7 +221,7 @@ impl Driver {
 mod tests {
     use super::super::driver::Plan;
     use super::super::part::How;
-    use super::super::{About, Carrier, Sizes, UsersTold};
+    use super::super::{About, Carrier, Sizes, Touch, UsersTold};
     use super::*;
     use crate::cache::kept::Lent;
     use crate::cache::kept::tests::{Memory, cache};
@@ -294,7 +294,7 @@ mod tests {
         let (driver, _cache, _directory) = sharer(connection.clone());
         assert!(driver.found_home(HOME, &[], NOBODY));
         std::thread::scope(|scope| {
-            scope.spawn(|| driver.fault(PageRange::new(1, 1), Access::Read));
+            scope.spawn(|| driver.fault(PageRange::new(1, 1), Touch::Read));
             begun.recv().unwrap(); // the connection has it, and has not taken it
             let departing = scope.spawn(|| {
                 let home = driver.depart_at_once();
@@ -303,16 +303,16 @@ mod tests {
             while driver.home().is_some() {
                 std::thread::yield_now();
             }
-            driver.fault(PageRange::new(2, 1), Access::Read); // late
+            driver.fault(PageRange::new(2, 1), Touch::Read); // late
             go_on.send(()).unwrap();
             go_on.send(()).unwrap();
             let (home, taken) = departing.join().unwrap();
             assert_eq!(home, Some(HOME));
             assert_eq!(taken, [fetch(1), Message::Leave], "all that was said has gone");
         });
-        driver.fault(PageRange::new(3, 1), Access::Read);
+        driver.fault(PageRange::new(3, 1), Touch::Read);
         assert!(driver.found_home(HOME, &[], NOBODY), "who looked for the home");
-        driver.fault(PageRange::new(4, 1), Access::Read);
+        driver.fault(PageRange::new(4, 1), Touch::Read);
         assert_eq!(*connection.taken.lock().unwrap(), [fetch(1), Message::Leave]);
         assert_eq!((driver.home(), driver.has_left()), (None, true));
     }

@@ -60,6 +60,7 @@ mod users;
 
 pub use driver::{Driver, Plan};
 pub use give_back::{Back, Loan, Seen};
+pub use inbox::Touch;
 pub use insist::insist;
 #[cfg(test)]
 pub(crate) use part::MOST_TOGETHER;

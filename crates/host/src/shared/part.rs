@@ -124,6 +124,11 @@ impl How {
 }
 
 impl Part {
+    /// Whether this host owns the page, as only forwarding has it: it has the newest version, to be written or not.
+    pub fn owns(&self, page: u32) -> bool {
+        matches!(self, Part::Forwarding(node) if node.owns(page))
+    }
+
     /// Something happened. A message of another scheduler is nothing: whoever lets messages in has looked.
     pub fn handle(&mut self, event: Event<Said>, actions: &mut Vec<Action<Said>>) {
         match self {

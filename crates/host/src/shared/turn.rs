@@ -39,6 +39,8 @@ pub(super) struct Turn<'d> {
     came: Came,
     /// Bytes of pages that were taken from processes of this host.
     taken: HashMap<u32, PageBytes>,
+    /// Pages that this host owns since the event at hand.
+    owned: Vec<u32>,
     /// The page that this host's own part gave back last, centrally scheduled: what the saved copy is now.
     given_back: Option<(u32, PageBytes)>,
     /// What this host said to itself.
@@ -101,6 +103,7 @@ impl<'d> Turn<'d> {
             saved,
             came: Came::default(),
             taken: HashMap::new(),
+            owned: Vec::new(),
             given_back: None,
             to_do: VecDeque::new(),
             left: Left::default(),
@@ -191,6 +194,7 @@ impl<'d> Turn<'d> {
         }
         self.came = Came { bytes, used: 0 };
         self.taken.clear();
+        self.owned.clear();
         self.left.actions.extend(actions.drain(..));
         self.actions = actions;
         self.left.stopped = stopped;

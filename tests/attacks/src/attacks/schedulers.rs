@@ -131,7 +131,7 @@ fn strangers(scene: &Members) {
     is_borne(scene, 300, |fellow| {
         // It is asked for its copy of the page, and never says that it gave it up: what others ask for waits.
         fellow.says(vec![Said::Read { page: 0, who: fellow.stranger.me.host, hops: 0 }]);
-        fellow.says(vec![Said::Write { page: 0, who: fellow.stranger.me.host }]);
+        fellow.says(vec![Said::Write { page: 0, who: fellow.stranger.me.host, keeps_copy: true }]);
         let hosts: Vec<HostId> = fellow.hosts(400_000).collect();
         for some in hosts.chunks(250) {
             let asks = some.iter().map(|who| Said::Read { page: 0, who: *who, hops: 0 });
@@ -181,7 +181,7 @@ fn never_settled(scene: &Members) {
         // It is a round, and the fellow says that it is in it, and never what it has.
         fellow.says(vec![Said::Flush(epoch)]);
         for _ in 0..4000 {
-            let asks = (0..250).map(|page| Said::Write { page: page % 64, who: me });
+            let asks = (0..250).map(|page| Said::Write { page: page % 64, who: me, keeps_copy: true });
             if !fellow.says(asks.collect()) {
                 return;
             }
@@ -193,7 +193,7 @@ fn keepers(scene: &Members) {
     is_borne(scene, 304, |fellow| {
         let me = fellow.stranger.me.host;
         for page in 0..64 {
-            fellow.says(vec![Said::Write { page, who: me }]);
+            fellow.says(vec![Said::Write { page, who: me, keeps_copy: true }]);
             let standing = Standing { owned: true, ..Standing::nothing(page) };
             fellow.says(vec![Said::Report {
                 pages: vec![standing],

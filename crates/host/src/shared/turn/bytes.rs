@@ -47,6 +47,7 @@ impl Turn<'_> {
 
     /// The page is this host's.
     pub(super) fn own(&mut self, page: u32, number: u64) -> Result<()> {
+        self.owned.push(page);
         let Some(handovers) = &self.driver.handovers else {
             // At the home: after a loss. (What comes is the home's when its bytes are there.)
             if let Some(saved) = self.saved.as_ref().filter(|_| self.came.is_empty()) {

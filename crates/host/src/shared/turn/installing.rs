@@ -48,6 +48,7 @@ impl Turn<'_> {
     ) -> Result<()> {
         self.given_back = None; // whoever may use it may change it
         let plan = &self.driver.plan;
+        let newest = self.is_newest(span, access);
         let in_place = plan.role() == Role::Saved;
         let stamp = self.came.stamp().filter(|_| access == Access::Write && !plan.is_home);
         let frames = self.frames_of(span);
@@ -57,7 +58,7 @@ impl Turn<'_> {
         };
         let Some(cache) = &self.cache else { return Ok(()) };
         let is_origin = plan.role() == Role::Origin;
-        let bytes = if access == Access::Write && is_origin && with_data {
+        let bytes = if newest && is_origin && with_data {
             // Owned here again: also for the next process, as soon as the bytes are there, and before anybody uses them.
             bytes.iter().for_each(|bytes| insist(cache, || cache.save_copy(frames, bytes)));
             cache.returned(frames);
@@ -70,9 +71,9 @@ impl Turn<'_> {
         }
         let is_larger = plan.sizes.host_is_larger();
         let place = || match bytes {
-            Some(bytes) if is_larger => cache.arrive(frames, access, bytes),
+            Some(bytes) if is_larger => cache.arrive(frames, newest, bytes),
             None if is_larger => Ok(()),
-            bytes => cache.install(frames, access, bytes),
+            bytes => cache.install(frames, access, newest, bytes),
         };
         let placed = if is_origin && bytes.is_some() {
             insist(cache, place); // in the frame there is a version before
@@ -90,6 +91,12 @@ impl Turn<'_> {
         })
     }
 
+    /// Whether what comes may be the newest version from now on. Who owns a page need not be writing it yet.
+    fn is_newest(&self, span: Span, access: Access) -> bool {
+        let owns = |page: u32| self.owned.contains(&page) || self.state.part.owns(page);
+        access == Access::Write || span.pages().all(owns)
+    }
+
     /// A page of this host that is several scheduler pages may be used as the one of them that allows least.
     fn install_what_is_whole(&self, cache: &Arc<Cache>, frames: PageRange) -> Result<()> {
         let sizes = self.driver.plan.sizes;
@@ -99,7 +106,7 @@ impl Turn<'_> {
             let parts = sizes.requests(whole, self.driver.end()).flat_map(Span::pages);
             let least = parts.map(|part| self.state.part.access(part)).min().unwrap_or(Access::None);
             if least > Access::None {
-                cache.install(whole, least, None)?;
+                cache.install(whole, least, least == Access::Write, None)?;
             }
         }
         Ok(())

@@ -70,6 +70,7 @@ impl<'d> Turn<'d> {
         }
         self.came = Came { bytes, used: 0 };
         self.taken.clear();
+        self.owned.clear();
         if !actions.iter().any(|action| matches!(action, Action::Install { .. })) {
             self.protect_together(&mut actions); // earlier than one by one, never later
         }
