@@ -282,6 +282,23 @@ pub enum Why {
     NotRead,
 }
 
+/// What becomes of a message of the home whose pages could not be read there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRead<M> {
+    /// What is said in its place.
+    pub told: Option<M>,
+    /// What the home hears then, and from whom: it counts the pages as gone.
+    pub heard: Vec<(HostId, M)>,
+}
+
+impl<M> NotRead<M> {
+    /// The same about another kind of message.
+    pub fn map<N>(self, other: impl Fn(M) -> N) -> NotRead<N> {
+        let heard = self.heard.into_iter().map(|(from, message)| (from, other(message))).collect();
+        NotRead { told: self.told.map(&other), heard }
+    }
+}
+
 /// How messages are counted: the paper's figures are of requests and pages alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -301,6 +318,8 @@ pub trait Scheduler {
     fn kind(message: &Self::Message) -> Kind;
     /// The pages whose bytes go along with a message, and where the sender takes them from.
     fn carries(message: &Self::Message) -> Carried;
+    /// At the home `me`: the pages of a message to that host could not be read. None: it carries none of the home's.
+    fn not_read(message: &Self::Message, me: HostId, to: HostId) -> Option<NotRead<Self::Message>>;
     /// Something happened; what is to be done is added to `actions`.
     fn handle(&mut self, event: Event<Self::Message>, actions: &mut Vec<Action<Self::Message>>);
     /// What processes of this host may do with a page.

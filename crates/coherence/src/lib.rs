@@ -18,5 +18,5 @@ mod few;
 pub mod forwarding;
 mod span;
 
-pub use event::{Access, Action, Carried, Event, Kind, Scheduler, Why};
+pub use event::{Access, Action, Carried, Event, Kind, NotRead, Scheduler, Why};
 pub use span::{HostId, Span};

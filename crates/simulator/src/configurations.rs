@@ -34,7 +34,7 @@ impl Searched {
 pub const NOT_SEARCHED: &[&str] = &[
     "locked pages under the strict schedulers",
     "hosts that come late under the central scheduler",
-    "pages that the home cannot read or store",
+    "pages that the home cannot store",
     "more than three hosts, two pages, or two losses",
 ];
 
@@ -60,6 +60,7 @@ pub const GROUPS: &[Group] = &[
         name: "central: 3 hosts, 1 page, one of them dies at any moment, error and revert",
         run: central_loss,
     },
+    Group { name: "central: 2 and 3 hosts, pages that the home cannot read", run: central_not_read },
     Group { name: "central: 2 hosts, 2 pages, one of them dies", run: central_two_pages_loss },
     Group { name: "central: 3 hosts, 1 page, one dies, and its loss is heard twice", run: central_twice },
     Group { name: "forwarding: 3 hosts, 1 page, 0 and 1 evictions", run: forwarding_three_hosts },
@@ -68,6 +69,10 @@ pub const GROUPS: &[Group] = &[
     Group {
         name: "forwarding: 2 and 3 hosts, 1 page that migrates, an eviction, a loss, a restart",
         run: forwarding_migrates,
+    },
+    Group {
+        name: "forwarding: 3 hosts, 1 page, 0 and 1 replica, a page that the home cannot read",
+        run: forwarding_not_read,
     },
     Group { name: "forwarding: 2 hosts, 2 pages", run: forwarding_two_pages },
     Group { name: "forwarding: 2 hosts, 2 pages, one of them dies", run: forwarding_two_pages_loss },
@@ -206,6 +211,32 @@ fn central_loss() -> Result<Searched, String> {
                 searched.add(centrally(limits, Options::default(), true)?);
             }
         }
+    }
+    Ok(searched)
+}
+
+fn central_not_read() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    let two_pages = vec![vec![(BOTH, Access::Read), W], vec![(OTHER, Access::Write), (BOTH, Access::Write)]];
+    for (pages, scripts) in [(1, three_hosts().remove(0)), (1, three_hosts().remove(1)), (2, two_pages)] {
+        let limits = Limits { pages, unreadable: 1, ..central(scripts) };
+        searched.add(centrally(limits, Options::default(), true)?);
+    }
+    let limits = Limits { unreadable: 1, losses: 1, ..central(vec![vec![], vec![R, W], vec![W]]) };
+    searched.add(centrally(limits, Options::default(), true)?);
+    Ok(searched)
+}
+
+fn forwarding_not_read() -> Result<Searched, String> {
+    let mut searched = Searched::default();
+    for replicas in [0, 1] {
+        for scripts in three_hosts() {
+            let limits = Limits { replicas, unreadable: 1, ..forwarding(scripts) };
+            searched.add(by_forwarding(limits, true, 8)?);
+        }
+        let scripts = vec![vec![], vec![R, W], vec![W]];
+        let limits = Limits { replicas, unreadable: 1, losses: 1, ..forwarding(scripts) };
+        searched.add(by_forwarding(Limits { on_loss: OnLoss::Revert, ..limits }, true, 8)?);
     }
     Ok(searched)
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 mod joined;
 mod losses;
+mod not_read;
 mod searched;
 
 pub use joined::Joined;
@@ -52,13 +53,15 @@ pub enum Step {
     Revert(usize),
     /// A host is told once more of a loss that it knows of.
     LearnAgain(usize, usize),
+    /// The home cannot read the pages that it sends next.
+    CannotRead,
 }
 
 impl Step {
     /// Whether it need never happen.
     pub fn is_chance(&self) -> bool {
-        use Step::{Evict, LearnAgain, Leave, Lose, Restart, Revert};
-        matches!(self, Lose(_) | Restart(_) | Evict(..) | Leave(_) | Revert(_) | LearnAgain(..))
+        use Step::{CannotRead, Evict, LearnAgain, Leave, Lose, Restart, Revert};
+        matches!(self, Lose(_) | Restart(_) | Evict(..) | Leave(_) | Revert(_) | LearnAgain(..) | CannotRead)
     }
 }
 
@@ -81,7 +84,9 @@ pub struct Limits {
     pub leaves: u8,
     /// How often somebody may want lost pages back.
     pub reverts: u8,
-    /// Whether the home may be among them.
+    /// How often the home may not be able to read what it is to send.
+    pub unreadable: u8,
+    /// Whether the home may be among those that die.
     pub home_may_die: bool,
     /// What a loss means; it is the schedulers' too.
     pub on_loss: OnLoss,
@@ -103,6 +108,7 @@ impl Limits {
             lessons: 0,
             leaves: 0,
             reverts: 0,
+            unreadable: 0,
             home_may_die: false,
             on_loss: OnLoss::Error,
             replicas: 0,
@@ -151,6 +157,11 @@ pub struct World<N: Scheduler> {
     lessons: u8,
     leaves: u8,
     reverts: u8,
+    unreadable: u8,
+    /// The home cannot read what it sends next.
+    cannot_read: bool,
+    /// It could not once.
+    was_unreadable: bool,
     /// Somebody wanted lost pages back.
     was_reverted: bool,
     /// Hosts that do not use the object for now.
@@ -203,6 +214,9 @@ where
             lessons: limits.lessons,
             leaves: limits.leaves,
             reverts: limits.reverts,
+            unreadable: limits.unreadable,
+            cannot_read: false,
+            was_unreadable: false,
             was_reverted: false,
             left: vec![false; hosts],
             home_may_die: limits.home_may_die,
@@ -296,6 +310,9 @@ where
     /// All that may happen next.
     pub fn steps(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = self.channels.keys().map(|(from, to)| Step::Deliver(*from, *to)).collect();
+        if self.unreadable > 0 && !self.cannot_read {
+            steps.push(Step::CannotRead);
+        }
         for host in (0..self.nodes.len()).filter(|host| !self.is_dead(*host)) {
             if self.awake[host] && !self.scripts[host].is_empty() && !self.beginning.contains(&host) {
                 steps.push(Step::Run(host));
@@ -342,6 +359,10 @@ where
             Step::Deliver(from, to) => self.deliver(from, to),
             Step::Lose(host) => self.lose(host),
             Step::Restart(host) => self.restart(host),
+            Step::CannotRead => {
+                self.unreadable = self.unreadable.saturating_sub(1);
+                self.cannot_read = true;
+            }
             Step::Run(host)
             | Step::HoldOver(host, _)
             | Step::Evict(host, _)
@@ -409,10 +430,19 @@ where
 
     /// Does what a state machine of `host` wants; `data` came with the message at hand.
     fn perform(&mut self, host: usize, actions: Vec<Action<N::Message>>, data: &[u32]) {
-        let mut given_up = Vec::new();
+        let (mut given_up, mut heard) = (Vec::new(), Vec::new());
         for action in actions {
             match action {
-                Action::Send { to, message } => self.send(host, to.0 as usize, message),
+                Action::Send { to, message } => match self.is_not_read(host, to.0 as usize, &message) {
+                    Some(not_read) => {
+                        if !not_read.heard.is_empty() {
+                            given_up.retain(|page| !N::carries(&message).pages().contains(page));
+                        }
+                        not_read.told.into_iter().for_each(|told| self.send(host, to.0 as usize, told));
+                        heard.extend(not_read.heard);
+                    }
+                    None => self.send(host, to.0 as usize, message),
+                },
                 Action::Install { span, with_data, .. } => {
                     if with_data {
                         given_up.retain(|page| !span.contains(*page));
@@ -452,6 +482,7 @@ where
         }
         given_up.into_iter().for_each(|page| self.frames[host][page as usize] = GONE);
         self.note_rights(host);
+        self.hear(heard);
     }
 
     fn send(&mut self, from: usize, to: usize, message: N::Message) {

@@ -3,7 +3,7 @@
 use super::cache::Cache;
 use super::home::{Home, Options};
 use super::message::Message;
-use crate::event::{Access, Action, Carried, Event, Kind, Scheduler};
+use crate::event::{Access, Action, Carried, Event, Kind, NotRead, Scheduler, Why};
 use crate::span::{HostId, Span};
 
 /// One host.
@@ -61,6 +61,14 @@ impl Scheduler for Node {
             Message::PageOut { page, .. } => Carried::Frames(vec![*page]),
             _ => Carried::Nothing,
         }
+    }
+
+    fn not_read(message: &Message, me: HostId, to: HostId) -> Option<NotRead<Message>> {
+        let Message::Grant { span, access, .. } = *message else { return None };
+        let returns = |page| (to, Message::PageOut { page, answers: false, keeps: Access::Read });
+        let heard = span.pages().filter(|_| access == Access::Write).map(returns).collect();
+        let told = Some(Message::Refuse { span, why: Why::NotRead });
+        (to != me).then_some(NotRead { told, heard })
     }
 
     fn handle(&mut self, event: Event<Message>, actions: &mut Vec<Action<Message>>) {

@@ -3,7 +3,7 @@
 use super::cache::Cache;
 use super::home::Home;
 use super::message::Message;
-use crate::event::{Access, Action, Carried, Event, Kind, Scheduler};
+use crate::event::{Access, Action, Carried, Event, Kind, NotRead, Scheduler};
 use crate::span::HostId;
 
 /// One host.
@@ -46,6 +46,11 @@ impl Scheduler for Node {
             Message::Sync { pages } => Carried::Frames(pages.clone()),
             _ => Carried::Nothing,
         }
+    }
+
+    fn not_read(message: &Message, _me: HostId, _to: HostId) -> Option<NotRead<Message>> {
+        let Message::Pages { span } = *message else { return None };
+        Some(NotRead { told: Some(Message::NotRead { span }), heard: Vec::new() })
     }
 
     fn handle(&mut self, event: Event<Message>, actions: &mut Vec<Action<Message>>) {

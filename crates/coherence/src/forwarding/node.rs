@@ -6,7 +6,7 @@ use super::page::{MOST_UPDATES, Page, Purpose};
 use super::round::{Report, Round};
 use super::table::Table;
 use crate::central::OnLoss;
-use crate::event::{Access, Action, Carried, Event, Kind, Scheduler, Why};
+use crate::event::{Access, Action, Carried, Event, Kind, NotRead, Scheduler, Why};
 use crate::span::{HostId, Span};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -350,6 +350,18 @@ impl Scheduler for Node {
             }
             _ => Carried::Nothing,
         }
+    }
+
+    fn not_read(message: &Message, me: HostId, _to: HostId) -> Option<NotRead<Message>> {
+        let (page, is_told, stays) = match message {
+            Message::Copy { page } => (*page, true, false),
+            Message::HandOver { page, .. } => (*page, true, true),
+            Message::Replica { page, .. } => (*page, false, true),
+            _ => return None,
+        };
+        let message = Message::NotRead { page };
+        let heard = stays.then(|| (me, message.clone())).into_iter().collect();
+        Some(NotRead { told: is_told.then_some(message), heard })
     }
 
     fn handle(&mut self, event: Event<Message>, actions: &mut Actions) {

@@ -458,7 +458,9 @@ impl Node {
         let page = self.page(number);
         // What some keep of a version that was not published is not to be taken for the next.
         let version = page.number.saturating_add(published.into());
+        let access = if page.has_given() { Access::Read } else { Access::Write };
         *page = Page {
+            access,
             holds: page.holds,
             supplied: std::mem::take(&mut page.supplied),
             number: version,

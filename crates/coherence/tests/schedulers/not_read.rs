@@ -1,7 +1,7 @@
 //! Pages that the home cannot read when others ask for them: they stay the home's, and everybody who waits learns it.
 
 use commonhold_coherence::forwarding::{Message, Node, Options};
-use commonhold_coherence::{Access, Action, Event, HostId, Scheduler, Span, Why, explicit};
+use commonhold_coherence::{Access, Action, Event, HostId, NotRead, Scheduler, Span, Why, explicit};
 
 const PAGE: u32 = 5;
 const HOME: HostId = HostId(0);
@@ -43,21 +43,13 @@ impl Hosts {
         for action in actions {
             match action {
                 Action::Send { to, message } if host == HOME && !self.readable => {
-                    let (told, stays) = match &message {
-                        Message::Copy { .. } => (true, false),
-                        Message::HandOver { .. } => (true, true),
-                        Message::Replica { .. } => (false, true),
-                        _ => {
-                            queue.push((host, to, message));
-                            continue;
-                        }
+                    let Some(NotRead { told, heard }) = Node::not_read(&message, HOME, to) else {
+                        queue.push((host, to, message));
+                        continue;
                     };
-                    if told {
-                        queue.push((host, to, Message::NotRead { page: PAGE }));
-                    }
-                    if stays {
-                        let message = Message::NotRead { page: PAGE };
-                        self.happened(HOME, Event::Message { from: HOME, message }, queue);
+                    queue.extend(told.map(|told| (host, to, told)));
+                    for (from, message) in heard {
+                        self.happened(HOME, Event::Message { from, message }, queue);
                     }
                 }
                 Action::Send { to, message } => queue.push((host, to, message)),

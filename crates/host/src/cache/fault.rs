@@ -178,7 +178,7 @@ impl Cache {
         let mut at = pages.first;
         while at < pages.end() {
             let count = (pages.end() - at).min(PIECE_PAGES);
-            self.ask_for(PageRange::new(at, count), false);
+            self.ask_for(PageRange::new(at, count), Touch::Read);
             at += count;
         }
     }

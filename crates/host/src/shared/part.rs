@@ -1,6 +1,6 @@
 //! This host's part in an object's scheduling, whichever scheduler the object has.
 
-use commonhold_coherence::{Access, Action, Carried, Event, HostId, Kind, Scheduler, Span};
+use commonhold_coherence::{Access, Action, Carried, Event, HostId, Kind, NotRead, Scheduler, Span};
 use commonhold_coherence::{central, explicit, forwarding};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -63,14 +63,6 @@ pub enum Said {
     Forwarding(forwarding::Message),
     /// Under explicit coherence.
     Explicit(explicit::Message),
-}
-
-/// What is said of pages that the home cannot read.
-pub(super) struct NotRead {
-    /// To whom they were to go.
-    pub told: Option<Said>,
-    /// To the home's own part, which counts them as gone.
-    pub stays: Option<Said>,
 }
 
 /// The state machine.
@@ -270,27 +262,13 @@ impl Said {
         }
     }
 
-    /// At the home: what is said instead of this message, if the pages that it carries cannot be read.
-    pub(super) fn not_read(&self) -> Option<NotRead> {
-        use forwarding::Message as Forwarding;
-        match self {
-            Said::Explicit(explicit::Message::Pages { span }) => {
-                let told = Said::Explicit(explicit::Message::NotRead { span: *span });
-                Some(NotRead { told: Some(told), stays: None })
-            }
-            Said::Forwarding(message) => {
-                let said = |page: &u32| Some(Said::Forwarding(Forwarding::NotRead { page: *page }));
-                match message {
-                    Forwarding::Copy { page } => Some(NotRead { told: said(page), stays: None }),
-                    Forwarding::HandOver { page, .. } => {
-                        Some(NotRead { told: said(page), stays: said(page) })
-                    }
-                    Forwarding::Replica { page, .. } => Some(NotRead { told: None, stays: said(page) }),
-                    _ => None,
-                }
-            }
-            _ => None, // the central scheduler's grants are taken back
-        }
+    /// At the home `me`: what becomes of this message to that host, if the pages that it carries cannot be read.
+    pub(super) fn not_read(&self, me: HostId, to: HostId) -> Option<NotRead<Said>> {
+        Some(match self {
+            Said::Central(message) => central::Node::not_read(message, me, to)?.map(Said::Central),
+            Said::Forwarding(message) => forwarding::Node::not_read(message, me, to)?.map(Said::Forwarding),
+            Said::Explicit(message) => explicit::Node::not_read(message, me, to)?.map(Said::Explicit),
+        })
     }
 
     /// What a host answers that has nothing of the object (any more).

@@ -51,7 +51,7 @@ impl Searchable for World {
                 self.bounds.lessons -= 1;
                 self.happens(host, Event::Lost { host: HostId(lost as u32), followed_by: None }, Vec::new());
             }
-            Step::HoldOver(..) | Step::Leave(_) | Step::Restart(_) | Step::Revert(_) => {
+            Step::HoldOver(..) | Step::Leave(_) | Step::Restart(_) | Step::Revert(_) | Step::CannotRead => {
                 self.expect(false, || format!("{step:?} under explicit coherence"));
             }
         }

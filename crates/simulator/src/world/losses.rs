@@ -17,7 +17,8 @@ where
         let dead = match why {
             Why::HomeLost => self.is_dead(HOME),
             Why::NewestLost => self.dead.len() > self.followers.len(),
-            Why::NotRead | Why::NotStored => false, // nothing is stored here
+            Why::NotRead => self.was_unreadable,
+            Why::NotStored => false, // nothing is stored here
         };
         self.expect(dead, "an error where nobody died");
         if why == Why::NewestLost && self.shape == Shape::Forwarding {

@@ -2,32 +2,26 @@
 
 use super::Turn;
 use crate::shared::driver::{PAGE, State};
-use crate::shared::part::{How, NotRead, Said};
+use crate::shared::part::{How, Said};
 use commonhold_coherence::{Access, Carried, Event, HostId, Span, Why, central, explicit, forwarding};
 use commonhold_object::Result;
 
 impl Turn<'_> {
     /// What cannot be sent must not be waited for.
     pub(super) fn send_or_take_back(&mut self, to: HostId, message: Said) -> Result<()> {
-        let granted = match &message {
-            Said::Central(central::Message::Grant { span, access, .. }) if to != self.driver.plan.me => {
-                Some((*span, *access))
-            }
-            _ => None,
-        };
-        let pages = self.driver.plan.is_home.then(|| message.not_read()).flatten();
+        let plan = &self.driver.plan;
+        let not_read = if plan.is_home { message.not_read(plan.me, to) } else { None };
         let sent = self.send(to, message);
-        match (granted.filter(|_| sent.is_err()), pages) {
-            (Some((span, access)), _) => self.take_back(to, span, access),
-            (None, _) if sent.is_err() && !self.driver.plan.is_home => self.begin_again(),
-            (None, Some(not_read)) if sent.is_err() => self.refuse(to, not_read),
-            _ => {}
+        match not_read.filter(|_| sent.is_err()) {
+            Some(not_read) => self.take_back(to, not_read),
+            None if sent.is_err() && !self.driver.plan.is_home => self.begin_again(),
+            None => {}
         }
         sent
     }
 
-    /// At the home: what somebody asked for could not be read, and is said to be so; under forwarding it is the home's still.
-    fn refuse(&mut self, to: HostId, NotRead { told, stays }: NotRead) {
+    /// At the home: what somebody asked for could not be read, and is said to be so; what it would have owned is the home's.
+    fn take_back(&mut self, to: HostId, NotRead { told, heard }: NotRead<Said>) {
         let me = self.driver.plan.me;
         match told {
             Some(told) if to == me => {
@@ -36,19 +30,11 @@ impl Turn<'_> {
             Some(told) => self.driver.say(self.state, to, told, Vec::new()),
             None => {}
         }
-        let stays = stays.map(|message| (Event::Message { from: me, message }, Vec::new()));
-        self.to_do.extend(stays);
-    }
-
-    /// At the home: a grant could not be sent. Whoever waits for it is told, and what it would have owned is the home's; it may
-    /// have a copy from before.
-    fn take_back(&mut self, to: HostId, span: Span, access: Access) {
-        let refusal = central::Message::Refuse { span, why: Why::NotRead };
-        self.driver.say(self.state, to, Said::Central(refusal), Vec::new());
-        for page in span.pages().filter(|_| access == Access::Write) {
-            self.saved.iter().for_each(|saved| saved.returned(self.driver.frames(Span::one(page))));
-            let message = central::Message::PageOut { page, answers: false, keeps: Access::Read };
-            self.to_do.push_back((Event::Message { from: to, message: Said::Central(message) }, Vec::new()));
+        for (from, message) in heard {
+            if let (Said::Central(message), Some(saved)) = (&message, &self.saved) {
+                saved.returned(self.driver.frames(message.span()));
+            }
+            self.to_do.push_back((Event::Message { from, message }, Vec::new()));
         }
     }
 
