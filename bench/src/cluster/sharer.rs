@@ -156,6 +156,15 @@ impl Sharer {
         self.seconds(&format!("read-bytes {}", words(offsets)))
     }
 
+    /// Adds one to the first word, by an atomic addition or by a load and a store; what was there, and nanoseconds.
+    pub fn add_one(&mut self, atomically: bool) -> Result<(u64, f64)> {
+        let line = self.0.ask(if atomically { "add-one atomically" } else { "add-one" })?;
+        match numbers(&line)?[..] {
+            [before, nanoseconds] => Ok((before as u64, nanoseconds)),
+            _ => failed(format!("a sharer said `{line}`")),
+        }
+    }
+
     /// Begins to add one to the first word, as fast as it can, for so long.
     pub fn begin_adding(&mut self, time: Duration) -> Result<()> {
         self.0.tell(&format!("add {}", time.as_micros()))

@@ -57,7 +57,9 @@ mod rebase_worst_ms;
 mod remote_fault_ratio;
 mod remote_handoff_per_s;
 mod remote_idle_cost;
+mod remote_readers_ratio;
 mod remote_seq_ratio;
+mod remote_upgrades;
 mod restart_pause_ratio;
 mod rm;
 mod scale_hosts_1000;
@@ -124,6 +126,9 @@ pub fn all() -> Vec<&'static dyn Row> {
         &remote_fault_ratio::ReadFaultRatio,
         &remote_fault_ratio::WriteFaultRatio,
         &remote_handoff_per_s::HandoffPerSecond,
+        &remote_upgrades::UpgradeRatio,
+        &remote_upgrades::CounterRatio,
+        &remote_readers_ratio::ReadersRatio,
         &remote_seq_ratio::SeqRatio,
         &remote_idle_cost::RemoteIdleCost,
         &model_violations::ModelViolations,
@@ -246,7 +251,7 @@ mod tests {
                         inject.points_missed \
                         security.breaches security.collateral_ms security.fuzz_failures sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
                         audit.prediction_error audit.seconds remote.read_fault_ratio \
-                        remote.write_fault_ratio remote.handoff_per_s remote.seq_ratio remote.idle_cost \
+                        remote.write_fault_ratio remote.handoff_per_s remote.upgrade_ratio remote.counter_ratio remote.readers_ratio remote.seq_ratio remote.idle_cost \
                         model.violations sim.violations explicit.messages \
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
                         hotspot.first_cycle crash.cluster_failures crash.tight_failures fence.stale_ms restart.pause_ratio slow.collateral scale.hosts_1000 scale.bytes_per_page \

@@ -90,6 +90,8 @@ impl Sharer {
             ["read-blocks"] => in_seconds(|| read_blocks(self.object()?)),
             ["read-bytes", offsets @ ..] => read_bytes(self.object()?, offsets),
             ["probe", offsets @ ..] => probe(self.view()?, offsets),
+            ["add-one"] => Ok(add_one(self.view()?, false)),
+            ["add-one", "atomically"] => Ok(add_one(self.view()?, true)),
             ["add", time] => Ok(add(self.view()?, Duration::from_micros(time.parse()?))),
             _ => failed(format!("sharer does not know `{}`", words.join(" "))),
         }
@@ -206,6 +208,18 @@ fn probe(view: View<'_>, offsets: &[&str]) -> Result<String> {
 }
 
 /// Adds one to the first word until the time is over: how often, and how often another had added meanwhile.
+fn add_one(view: View<'_>, atomically: bool) -> String {
+    let begin = Instant::now();
+    let before = if atomically {
+        view.increment(0)
+    } else {
+        let before = view.read_word(0);
+        view.write_word(0, before + 1);
+        before
+    };
+    format!("{before} {}", begin.elapsed().as_nanos())
+}
+
 fn add(view: View<'_>, time: Duration) -> String {
     let (mut times, mut came, mut last) = (0u64, 0u64, u64::MAX);
     let begin = Instant::now();

@@ -11,6 +11,7 @@ pub mod dice;
 pub mod explicit;
 pub mod measure;
 pub mod news;
+pub mod readers;
 pub mod schedule;
 pub mod search;
 pub mod tokens;

@@ -170,3 +170,104 @@ fn in_any_order_a_fault_takes_one_and_log_n_in_the_mean() {
     }
     assert!(worst > 2.05, "if any order met 2N, PROTOCOL.md could say so: {worst}");
 }
+
+/// Two hosts or more that touch the page in turn, without a hold.
+struct InTurn {
+    nodes: Vec<Node>,
+    /// What was said since the last touch.
+    said: Vec<Message>,
+    /// Rights that came since then.
+    installed: Vec<Access>,
+}
+
+impl InTurn {
+    fn new(hosts: u32) -> InTurn {
+        let members: Vec<HostId> = (0..hosts).map(HostId).collect();
+        let options = Options { has_hold: false, ..Options::default() };
+        let node = |me: &HostId| Node::founder(*me, HostId(0), &members, options);
+        InTurn { nodes: members.iter().map(node).collect(), said: Vec::new(), installed: Vec::new() }
+    }
+
+    /// A process of a host touches the page; gives what was said, by the names that messages have.
+    fn touch(&mut self, host: u32, access: Access, may_write: bool) -> String {
+        self.said.clear();
+        self.installed.clear();
+        if self.nodes[host as usize].access(PAGE) >= access {
+            return String::new();
+        }
+        let fault = Event::Fault { span: Span::one(PAGE), access, may_write };
+        let mut events = VecDeque::from([(HostId(host), fault)]);
+        while let Some((at, event)) = events.pop_front() {
+            let mut actions = Vec::new();
+            self.nodes[at.0 as usize].handle(event, &mut actions);
+            for action in actions {
+                match action {
+                    Action::Send { to, message } => {
+                        self.said.push(message.clone());
+                        events.push_back((to, Event::Message { from: at, message }));
+                    }
+                    Action::Install { access, .. } if at.0 == host => self.installed.push(access),
+                    _ => {}
+                }
+            }
+        }
+        let name = |message: &Message| format!("{message:?}").split([' ', '{']).next().unwrap().to_owned();
+        self.said.iter().map(name).collect::<Vec<_>>().join(" ")
+    }
+
+    /// It reads the page, and then writes it.
+    fn update(&mut self, host: u32) -> [String; 2] {
+        [Access::Read, Access::Write].map(|access| self.touch(host, access, true))
+    }
+}
+
+#[test]
+fn who_reads_and_then_writes_keeps_its_copy_until_the_page_comes() {
+    let mut hosts = InTurn::new(3);
+    assert_eq!(hosts.touch(1, Access::Read, true), "Read Copy");
+    assert_eq!(hosts.touch(1, Access::Write, true), "Write HandOver", "one round trip");
+    // Other readers lose their copies first, and only they.
+    assert_eq!(hosts.touch(2, Access::Read, true), "Read Read Copy");
+    assert_eq!(hosts.touch(0, Access::Read, true), "Read Copy");
+    assert_eq!(hosts.touch(2, Access::Write, true), "Write Write Invalidate Invalidated HandOver");
+    assert_eq!([0, 1].map(|host| hosts.nodes[host].access(PAGE)), [Access::None; 2]);
+    // Who gave its copy to another is told like everybody: only it knows of that one.
+    assert_eq!(hosts.touch(1, Access::Read, true), "Read Copy");
+    let read = Message::Read { page: PAGE, who: HostId(0), hops: 0 };
+    let mut actions = Vec::new();
+    hosts.nodes[1].handle(Event::Message { from: HostId(0), message: read }, &mut actions);
+    assert!(matches!(&actions[..], [Action::Send { message: Message::Copy { .. }, .. }]), "{actions:?}");
+    let said = hosts.touch(1, Access::Write, true);
+    assert_eq!(said, "Write Invalidate Invalidate Invalidated Invalidated HandOver");
+}
+
+#[test]
+fn a_page_that_migrates_comes_to_be_written_when_it_is_read() {
+    let mut hosts = InTurn::new(2);
+    for host in [1, 0, 1, 0] {
+        assert_eq!(hosts.update(host), ["Read Copy", "Write HandOver"]);
+    }
+    for host in [1, 0, 1] {
+        assert_eq!(hosts.update(host), ["Write HandOver", ""], "it was written after it was read, twice");
+    }
+    // Who may only read takes it from nobody.
+    assert_eq!(hosts.touch(0, Access::Read, false), "Read Copy");
+    assert_eq!(hosts.touch(1, Access::Write, true), "Invalidate Invalidated");
+    // Of one that was read alone it is not believed any more that it migrates.
+    for _ in 0..2 {
+        assert_eq!(hosts.touch(0, Access::Read, true), "Read Copy");
+        assert_eq!(hosts.touch(1, Access::Write, true), "Invalidate Invalidated");
+    }
+}
+
+#[test]
+fn a_page_that_came_to_be_written_and_was_not_is_read_the_next_time() {
+    let mut hosts = InTurn::new(2);
+    for host in [1, 0, 1, 0] {
+        hosts.update(host);
+    }
+    assert_eq!(hosts.touch(1, Access::Read, true), "Write HandOver");
+    assert_eq!(hosts.installed, [Access::Read], "a write is seen");
+    assert_eq!(hosts.touch(0, Access::Write, true), "Write HandOver", "nobody has a copy");
+    assert_eq!(hosts.touch(1, Access::Read, true), "Read Copy");
+}

@@ -10,7 +10,7 @@ use super::coherent::{FENCE_PAGES, Rights};
 use super::{Cache, Inner, book, read_frames, sync};
 use crate::live::Grant;
 use crate::shared::Back;
-use commonhold_coherence::{Access, HostId};
+use commonhold_coherence::HostId;
 use commonhold_object::error::Doing;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
 use roaring::RoaringBitmap;
@@ -259,6 +259,7 @@ pub(crate) mod tests {
     use crate::refuge::{self, Refuge};
     use crate::shared::Role;
     use crate::spill::Spill;
+    use commonhold_coherence::Access;
     use commonhold_object::{Error, ErrorKind, ObjectId, SyncMode};
     use commonhold_sys::frames;
     use std::os::fd::OwnedFd;

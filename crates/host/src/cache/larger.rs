@@ -5,7 +5,6 @@ use super::coherent::{FENCE_PAGES, PageBytes};
 use super::view::Mapping;
 use super::{Cache, Inner, book, read_frames};
 use crate::shared::Role;
-use commonhold_coherence::Access;
 use commonhold_object::error::Doing;
 use commonhold_object::{PAGE_SIZE_BYTES, PageRange, Result};
 use roaring::RoaringBitmap;

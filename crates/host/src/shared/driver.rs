@@ -22,7 +22,7 @@ use crate::handovers::Handovers;
 use crate::machine::Machine;
 use crate::seeing::Seen;
 use crate::waiting::may_wait;
-use commonhold_coherence::{Access, Action, Event, HostId, Span, Why};
+use commonhold_coherence::{Action, Event, HostId, Span, Why};
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
 use commonhold_tags::Types;
 use roaring::RoaringBitmap;

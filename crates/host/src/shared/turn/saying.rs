@@ -3,7 +3,7 @@
 use super::Turn;
 use crate::shared::driver::{PAGE, State};
 use crate::shared::part::{How, Said};
-use commonhold_coherence::{Access, Carried, Event, HostId, Span, Why, central, explicit, forwarding};
+use commonhold_coherence::{Access, Carried, Event, HostId, NotRead, Span, central, explicit, forwarding};
 use commonhold_object::Result;
 
 impl Turn<'_> {
