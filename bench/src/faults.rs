@@ -22,6 +22,7 @@ pub enum Touch {
 }
 
 /// The pages of a fresh range, handed out in random order, each once.
+#[derive(Clone)]
 pub struct FreshPages {
     order: Vec<u32>,
 }

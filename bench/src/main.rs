@@ -24,6 +24,7 @@ mod installed;
 mod measure;
 mod objects;
 mod origin;
+mod pager;
 mod pages;
 mod placement;
 mod pointer_tree;

@@ -101,7 +101,7 @@ impl Programs {
 }
 
 /// The library that belongs to the program `commonhold`: beside it, or where cargo puts what others depend on.
-fn library() -> Result<PathBuf> {
+pub fn library() -> Result<PathBuf> {
     let program = program()?;
     let places = [program.with_file_name(LIBRARY), program.with_file_name("deps").join(LIBRARY)];
     match places.iter().find(|place| place.is_file()) {

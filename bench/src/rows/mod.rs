@@ -42,6 +42,7 @@ mod mach_fig8;
 mod mach_table1;
 mod model_violations;
 mod mount;
+mod pager;
 mod postgres;
 mod preload;
 mod ptshare_bank;
@@ -125,6 +126,8 @@ pub fn all() -> Vec<&'static dyn Row> {
         &audit_seconds::AuditSeconds,
         &remote_fault_ratio::ReadFaultRatio,
         &remote_fault_ratio::WriteFaultRatio,
+        &pager::FaultRatio,
+        &pager::ThroughputRatio,
         &remote_handoff_per_s::HandoffPerSecond,
         &remote_upgrades::UpgradeRatio,
         &remote_upgrades::CounterRatio,
@@ -251,7 +254,7 @@ mod tests {
                         inject.points_missed \
                         security.breaches security.collateral_ms security.fuzz_failures sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
                         audit.prediction_error audit.seconds remote.read_fault_ratio \
-                        remote.write_fault_ratio remote.handoff_per_s remote.upgrade_ratio remote.counter_ratio remote.readers_ratio remote.seq_ratio remote.idle_cost \
+                        remote.write_fault_ratio pager.fault_ratio pager.throughput_ratio remote.handoff_per_s remote.upgrade_ratio remote.counter_ratio remote.readers_ratio remote.seq_ratio remote.idle_cost \
                         model.violations sim.violations explicit.messages \
                         hotspot.central_messages hotspot.forwarding_messages hotspot.fairness \
                         hotspot.first_cycle crash.cluster_failures crash.tight_failures fence.stale_ms restart.pause_ratio slow.collateral scale.hosts_1000 scale.bytes_per_page \

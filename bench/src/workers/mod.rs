@@ -12,6 +12,7 @@ mod idle_client;
 mod locker;
 pub mod page_server;
 mod page_watcher;
+pub mod ping_partner;
 mod prober;
 mod recorder;
 pub mod relay;
@@ -68,6 +69,7 @@ pub fn run(name: &str, arguments: &[String]) -> Result<()> {
         "locker" => locker::run(arguments),
         "page-server" => page_server::run(arguments),
         "page-watcher" => page_watcher::run(arguments),
+        "ping-partner" => ping_partner::run(),
         "segment-client" => segment_client::run(arguments),
         "sharer" => sharer::run(arguments),
         "slow-file" => slow_file::run(arguments),

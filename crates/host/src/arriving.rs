@@ -49,6 +49,21 @@ impl Arriving {
         self.one
     }
 
+    /// Counts the pages if there is room for them now.
+    pub fn now(self: &Arc<Self>, uid: u32, pages: u64) -> Option<Arrival> {
+        self.count(&mut self.lock(), uid, pages)
+    }
+
+    fn count(self: &Arc<Self>, state: &mut State, uid: u32, pages: u64) -> Option<Arrival> {
+        let mine = state.of_user.get(&uid).copied().unwrap_or(0);
+        if mine + pages > self.one || state.all + pages > self.all {
+            return None;
+        }
+        state.of_user.insert(uid, mine + pages);
+        state.all += pages;
+        Some(Arrival { of: self.clone(), uid, pages })
+    }
+
     /// Counts the pages, of which there may be [`of_one_user`](Self::of_one_user) at most, as soon as there is room for
     /// them. `None`: it was too late before there was, or nobody wants them any more.
     pub fn wait(self: &Arc<Self>, uid: u32, pages: u64, until: Instant) -> Option<Arrival> {
@@ -57,11 +72,8 @@ impl Arriving {
             if !asker::is_wanted() {
                 return None;
             }
-            let mine = state.of_user.get(&uid).copied().unwrap_or(0);
-            if mine + pages <= self.one && state.all + pages <= self.all {
-                state.of_user.insert(uid, mine + pages);
-                state.all += pages;
-                return Some(Arrival { of: self.clone(), uid, pages });
+            if let Some(arrival) = self.count(&mut state, uid, pages) {
+                return Some(arrival);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -6,7 +6,7 @@ use super::{Cache, Inner, book, lock};
 use crate::arriving::Arrival;
 use crate::asker;
 use commonhold_object::error::Doing;
-use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result};
+use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, limits};
 use commonhold_sys::memory::FileWindow;
 use commonhold_sys::userfaultfd::Kind;
 use roaring::RoaringBitmap;
@@ -91,6 +91,9 @@ impl Cache {
         inner.wait_for(mapping, run.first, write);
         drop(inner);
         let waits = source == Source::Pager && self.pager.would_wait(run.offset_bytes());
+        if waits && self.ask_pager(mapping, run) {
+            return None;
+        }
         if waits || !self.try_take(count) {
             let (this, mapping) = (self.clone(), mapping.clone());
             book::insert(&mut self.lock().queued, run);
@@ -137,7 +140,7 @@ impl Cache {
     }
 
     /// The same on a worker: make room first, then bring everything.
-    fn bring_slowly(self: &Arc<Self>, mapping: &Arc<Mapping>, run: PageRange, whole: bool) {
+    pub(super) fn bring_slowly(self: &Arc<Self>, mapping: &Arc<Mapping>, run: PageRange, whole: bool) {
         let Some(run) = self.begin_queued(run) else { return };
         // The room of a cluster that could not be taken at once is taken for the one page somebody waits for.
         let wanted = if whole { run } else { PageRange::new(run.first, 1) };
@@ -173,7 +176,7 @@ impl Cache {
     }
 
     /// Pages could not be had for whom this thread acts. If he has gone, others who wait ask for themselves.
-    fn not_brought(&self, inner: &mut Inner, range: PageRange, error: &Error) {
+    pub(super) fn not_brought(&self, inner: &mut Inner, range: PageRange, error: &Error) {
         if asker::is_wanted() {
             self.fail(inner, range, error);
         } else {
@@ -183,7 +186,8 @@ impl Cache {
 
     /// The most pages that are brought at once from a pager that may never answer.
     fn most_arriving(&self) -> u64 {
-        if self.pager.may_block() { PART_PAGES.min(self.machine.arriving.of_one_user()) } else { u64::MAX }
+        const AT_ONCE: u64 = limits::PAGER_BYTES / PAGE_SIZE_BYTES;
+        if self.pager.may_block() { AT_ONCE.min(self.machine.arriving.of_one_user()) } else { u64::MAX }
     }
 
     /// The ordinary user for whom pages on their way to or from the pager count, if that is another process.
@@ -244,7 +248,7 @@ impl Cache {
     }
 
     /// Pages that could not be brought are idle again, and their room is free.
-    fn abandon(&self, inner: &mut Inner, range: PageRange) {
+    pub(super) fn abandon(&self, inner: &mut Inner, range: PageRange) {
         let left = book::within(&inner.in_flight, range);
         self.give_back(left.len());
         inner.in_flight -= left;
@@ -278,6 +282,12 @@ impl Cache {
         };
         let run = PageRange::new(part.first, same);
         let shown = self.place(mapping, run, source)?;
+        self.placed(mapping, run, shown, begun);
+        Ok(run.end())
+    }
+
+    /// Pages that were in flight since then have frames with their content. `shown`: they stand in the mapping's page tables.
+    pub(super) fn placed(&self, mapping: Option<&Arc<Mapping>>, run: PageRange, shown: bool, begun: Instant) {
         let mut inner = self.lock();
         if self.pager.has_parent() {
             // What it is a snapshot of may be written from now on.
@@ -308,7 +318,6 @@ impl Cache {
         {
             self.show_run(&mut inner, reader, run);
         }
-        Ok(run.end())
     }
 
     /// Makes frames with their content; whether they stand in the mapping's page tables too.
@@ -365,7 +374,12 @@ impl Cache {
 
     /// Puts bytes into frames, through the mapping's page table if that can be. A frame that is there already is left
     /// alone: it can only be newer.
-    fn place_bytes(&self, mapping: Option<&Arc<Mapping>>, run: PageRange, bytes: &[u8]) -> Result<bool> {
+    pub(super) fn place_bytes(
+        &self,
+        mapping: Option<&Arc<Mapping>>,
+        run: PageRange,
+        bytes: &[u8],
+    ) -> Result<bool> {
         let mut done = 0;
         if let Some((target, _gate)) = self.target(mapping, run) {
             let protect = !self.single_write(target, run);

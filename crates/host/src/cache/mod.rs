@@ -30,6 +30,7 @@
 //! | `resize`, `recover` | what the names say |
 
 mod ask;
+mod asked;
 mod atomic;
 mod bell;
 pub mod book;

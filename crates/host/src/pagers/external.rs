@@ -4,8 +4,9 @@
 //! object's deadline: until then another process may begin to serve under the same name, and is asked instead, if it
 //! does so within [`ABSENCE`]. Nobody is asked any more on behalf of a client that has gone, or for an object that has ended.
 
-use super::Pager;
-use crate::asker;
+use super::asked::{self, Asked, Looking, Waiting};
+use super::{Pager, Then};
+use crate::asker::{self, Asker};
 use commonhold_object::wire::{Event, FromHost, Header, PagerReply, encode};
 use commonhold_object::{Error, ErrorKind, Result, limits};
 use commonhold_sys::process;
@@ -13,7 +14,7 @@ use commonhold_sys::socket::{self, Wait};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,16 +24,20 @@ pub struct PagerLines {
     lines: Mutex<HashMap<(u32, String), Arc<Line>>>,
     changed: Condvar,
     next_call: AtomicU64,
+    /// Wakes whoever looks after questions that nobody waits for.
+    pub(super) looking: Looking,
 }
 
-struct Line {
+/// A process that serves a pager.
+pub(super) struct Line {
     socket: Arc<OwnedFd>,
     session: u64,
-    waiting: Mutex<HashMap<u64, SyncSender<PagerReply>>>,
+    uid: u32,
+    waiting: Mutex<HashMap<u64, Waiting>>,
 }
 
 /// Why a question to a line has no answer.
-enum Silence {
+pub(super) enum Silence {
     /// The time is over.
     Late,
     /// The process went away, or another one serves by now.
@@ -58,7 +63,23 @@ const ABSENCE: Duration = Duration::from_secs(30);
 /// What is still to be stored of an object that has ended is not waited for longer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How often a waiting call looks whether the process went away.
-const LOOK: Duration = Duration::from_millis(50);
+pub(super) const LOOK: Duration = Duration::from_millis(50);
+
+impl Line {
+    /// Takes the questions that nobody waits for any more, or for which that has come to an end.
+    pub fn take_over(&self, is_over: impl Fn(&Asked) -> bool) -> Vec<Asked> {
+        let mut waiting = lock(&self.waiting);
+        let over = |waiting: &Waiting| matches!(waiting, Waiting::Nobody(asked) if is_over(asked));
+        let calls: Vec<u64> = waiting.iter().filter(|(_, one)| over(one)).map(|(call, _)| *call).collect();
+        let taken = calls.iter().filter_map(|call| waiting.remove(call));
+        taken.filter_map(Waiting::nobodys).collect()
+    }
+
+    /// Whether it has been asked what nobody waits for.
+    pub fn is_asked(&self) -> bool {
+        lock(&self.waiting).values().any(|waiting| matches!(waiting, Waiting::Nobody(_)))
+    }
+}
 
 impl Default for PagerLines {
     /// Calls are numbered from the clock: a pager may still answer what the host process before asked of it, and
@@ -68,6 +89,7 @@ impl Default for PagerLines {
             lines: Mutex::default(),
             changed: Condvar::new(),
             next_call: AtomicU64::new(process::boottime_ms() << 20),
+            looking: Looking::default(),
         }
     }
 }
@@ -88,16 +110,33 @@ impl PagerLines {
                 format!("this connection serves the pager {name} already: serve {pager} on another one"),
             ));
         }
-        let line = Line { socket, session, waiting: Mutex::default() };
-        lines.insert((uid, pager.to_owned()), Arc::new(line));
+        let line = Line { socket, session, uid, waiting: Mutex::default() };
+        let before = lines.insert((uid, pager.to_owned()), Arc::new(line));
         self.changed.notify_all();
+        drop(lines);
+        before.iter().for_each(|line| are_gone(line));
         Ok(())
     }
 
     /// A session ended: who waits for its answers asks whoever serves next.
     pub fn disconnect(&self, session: u64) {
-        lock(&self.lines).retain(|_, line| line.session != session);
+        let mut lines = lock(&self.lines);
+        let is_gone = |line: &Arc<Line>| line.session == session;
+        let gone: Vec<Arc<Line>> = lines.values().filter(|line| is_gone(line)).cloned().collect();
+        lines.retain(|_, line| !is_gone(line));
         self.changed.notify_all();
+        drop(lines);
+        gone.iter().for_each(|line| are_gone(line));
+    }
+
+    /// All that serve.
+    pub(super) fn all(&self) -> Vec<Arc<Line>> {
+        lock(&self.lines).values().cloned().collect()
+    }
+
+    /// How many processes of a user serve.
+    pub fn count_of(&self, uid: u32) -> usize {
+        lock(&self.lines).values().filter(|line| line.uid == uid).count()
     }
 
     /// Whether the session serves a pager.
@@ -107,13 +146,35 @@ impl PagerLines {
 
     /// An answer came in. Unknown numbers are late answers, and ignored.
     pub fn answer(&self, session: u64, call: u64, result: PagerReply) {
-        let lines: Vec<_> = lock(&self.lines).values().filter(|l| l.session == session).cloned().collect();
-        for line in lines {
-            if let Some(waiter) = lock(&line.waiting).remove(&call) {
-                let _ = waiter.try_send(result);
-                return;
-            }
+        let Some(line) = lock(&self.lines).values().find(|line| line.session == session).cloned() else {
+            return;
+        };
+        let waiting = lock(&line.waiting).remove(&call);
+        match waiting {
+            Some(Waiting::Thread(waiter)) => drop(waiter.try_send(result)),
+            Some(Waiting::Nobody(asked)) => asked.answered(result, line.uid),
+            None => {}
         }
+    }
+
+    /// Asks whoever serves now, and waits neither for that nor for the answer. False: nobody serves, or there is no room for
+    /// the question.
+    fn ask(self: &Arc<Self>, pager: &str, uid: u32, asked: Asked, event: impl Fn(u64) -> Event) -> bool {
+        let Some(line) = Self::line_of(&lock(&self.lines), pager, uid) else { return false };
+        let call = self.next_call.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut message = Vec::new();
+        if encode(Header::of(0), &FromHost::Event(event(call)), &mut message).is_err() {
+            return false;
+        }
+        lock(&line.waiting).insert(call, Waiting::Nobody(asked));
+        // Whoever serves under that name from now on finds the question there, and answers for the one before.
+        let serves =
+            Self::line_of(&lock(&self.lines), pager, uid).is_some_and(|now| Arc::ptr_eq(&now, &line));
+        let is_asked = serves
+            && socket::send(&*line.socket, &message, &[], Wait::No).is_ok()
+            && self.looking.looks_after(self);
+        // If it is not there any more, whoever took it has answered.
+        is_asked || lock(&line.waiting).remove(&call).is_none()
     }
 
     /// Who may supply the pages of an object of user `uid`: a process of that user or, failing that, of root.
@@ -160,7 +221,7 @@ impl PagerLines {
             let mut message = Vec::new();
             encode(Header::of(0), &FromHost::Event(event(call)), &mut message)?;
             let (sender, receiver) = sync_channel(1);
-            lock(&line.waiting).insert(call, sender);
+            lock(&line.waiting).insert(call, Waiting::Thread(sender));
             let answer = match socket::send(&*line.socket, &message, &[], Wait::No) {
                 Ok(()) => self.wait(&line, question, &receiver),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Err(Silence::Full),
@@ -202,7 +263,12 @@ impl PagerLines {
     }
 }
 
-fn no_answer(pager: &str, deadline: Duration, why: &Silence) -> Error {
+/// Of what they were asked nobody will answer any more.
+fn are_gone(line: &Line) {
+    line.take_over(|_| true).into_iter().for_each(Asked::is_gone);
+}
+
+pub(super) fn no_answer(pager: &str, deadline: Duration, why: &Silence) -> Error {
     let what = match why {
         Silence::Unwanted => {
             let text = format!("the pager {pager} is not asked any more: whoever wanted its answer has gone");
@@ -229,7 +295,7 @@ pub struct ExternalPager {
     object: String,
     deadline: Duration,
     /// When the object ended.
-    ended: OnceLock<Instant>,
+    ended: Arc<OnceLock<Instant>>,
 }
 
 impl ExternalPager {
@@ -242,17 +308,13 @@ impl ExternalPager {
         object: String,
         deadline: Duration,
     ) -> Self {
-        ExternalPager { lines, pager, owner_uid, object, deadline, ended: OnceLock::new() }
+        ExternalPager { lines, pager, owner_uid, object, deadline, ended: Arc::default() }
     }
 
     fn call(&self, is_wanted: &dyn Fn() -> bool, event: impl Fn(u64) -> Event) -> Result<PagerReply> {
         let until = Instant::now() + self.deadline;
         let question = Question { pager: &self.pager, uid: self.owner_uid, until, is_wanted };
         self.lines.call(&question, self.deadline, event)
-    }
-
-    fn failed(&self, what: String) -> Error {
-        Error::new(ErrorKind::Pager, format!("the pager {} {what}", self.pager))
     }
 }
 
@@ -264,16 +326,7 @@ impl Pager for ExternalPager {
             let reply = self.call(&|| self.ended.get().is_none() && asker::is_wanted(), |call| {
                 Event::PageIn { call, object: self.object.clone(), offset: at, length }
             })?;
-            match reply {
-                PagerReply::Data(data) if data.len() == part.len() => part.copy_from_slice(&data),
-                PagerReply::Data(data) => {
-                    return Err(
-                        self.failed(format!("answered {} bytes where {length} were asked", data.len()))
-                    );
-                }
-                PagerReply::Failed(why) => return Err(self.failed(format!("failed: {why}"))),
-                PagerReply::Stored => return Err(self.failed("answered `stored` to a page-in".into())),
-            }
+            part.copy_from_slice(&asked::bytes(&self.pager, reply, part.len())?);
             at += length;
         }
         Ok(())
@@ -291,12 +344,29 @@ impl Pager for ExternalPager {
             })?;
             match reply {
                 PagerReply::Stored => {}
-                PagerReply::Failed(why) => return Err(self.failed(format!("failed: {why}"))),
-                PagerReply::Data(_) => return Err(self.failed("answered data to a page-out".into())),
+                PagerReply::Failed(why) => return Err(asked::failed(&self.pager, &format!("failed: {why}"))),
+                PagerReply::Data(_) => return Err(asked::failed(&self.pager, "answered data to a page-out")),
             }
             at += part.len() as u64;
         }
         Ok(())
+    }
+
+    fn ask(&self, offset: u64, length: usize, asker: &Arc<Asker>, then: Then) -> bool {
+        let (ended, asker) = (self.ended.clone(), asker.clone());
+        let asked = Asked {
+            pager: self.pager.clone(),
+            length,
+            until: Instant::now() + self.deadline,
+            deadline: self.deadline,
+            is_wanted: Box::new(move || ended.get().is_none() && !asker.is_gone()),
+            then,
+        };
+        let page_in = |call| {
+            let (object, length) = (self.object.clone(), length as u64);
+            Event::PageIn { call, object, offset, length }
+        };
+        length as u64 <= limits::PAGER_BYTES && self.lines.ask(&self.pager, self.owner_uid, asked, page_in)
     }
 
     fn flush(&self) -> Result<()> {

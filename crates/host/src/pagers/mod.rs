@@ -1,6 +1,7 @@
 //! Pagers: where pages come from and where they are stored. A pager is two calls and a flush.
 
 mod anonymous;
+mod asked;
 mod elsewhere;
 mod external;
 mod file;
@@ -20,10 +21,24 @@ pub use snapshot::SnapshotPager;
 pub use times::Stamp;
 pub use typed::TypedPager;
 
+use crate::asker::Asker;
 use commonhold_object::{Error, ErrorKind, Result};
 use roaring::RoaringBitmap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+
+/// What becomes of a question that nobody waits for.
+pub enum Answer {
+    /// The bytes that were asked for, and the user of the process that gave them.
+    Bytes(Vec<u8>, u32),
+    /// They cannot be had.
+    Failed(Error),
+    /// Whoever was asked went away: others may be asked.
+    Gone,
+}
+
+/// Who hears the answer, once. It must not take long: other answers come after it.
+pub type Then = Box<dyn FnOnce(Answer) + Send>;
 
 /// Supplies and stores the pages of one object. All offsets and lengths are whole pages within the object.
 ///
@@ -68,6 +83,13 @@ pub trait Pager: Send + Sync {
 
     /// Whether a call may take long (another process answers it): then it is made by a worker.
     fn may_block(&self) -> bool {
+        false
+    }
+
+    /// Asks for so many bytes from `offset` on, for that asker, and waits for nothing. False: it cannot be asked so now, and
+    /// nobody hears of it.
+    fn ask(&self, offset: u64, length: usize, asker: &Arc<Asker>, then: Then) -> bool {
+        let _ = (offset, length, asker, then);
         false
     }
 

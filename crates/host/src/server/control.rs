@@ -1,11 +1,11 @@
 //! The control thread: connections, messages and deaths. It does no slow work: that goes to workers.
 
+use super::reading::{Reader, read_apart};
 use super::session::{Session, no_descriptor_left, refuse};
 use super::{Host, lifetime};
 use commonhold_keeper::{KeeperCommand, KeeperEvent, Serves};
 use commonhold_object::error::Doing;
-use commonhold_object::wire::{Request, decode, split};
-use commonhold_object::{Error, ErrorKind, Result, SessionId, limits};
+use commonhold_object::{Error, ErrorKind, Result, SessionId};
 use commonhold_points as points;
 use commonhold_sys::socket::{self, Wait};
 use commonhold_sys::spin::Spin;
@@ -35,9 +35,9 @@ const REFUSALS_APART: Duration = Duration::from_secs(1);
 /// The set of descriptors the control thread watches.
 pub struct Control {
     host: Arc<Host>,
-    epoll: OwnedFd,
+    epoll: Arc<OwnedFd>,
     listener: Arc<OwnedFd>,
-    buffer: Vec<u8>,
+    reader: Reader,
     /// Given up to turn a connection away when there is no descriptor left for it: else it would be announced for ever.
     spare: Option<OwnedFd>,
     /// Connections are being turned away; said in the log once.
@@ -67,15 +67,15 @@ fn process_token(id: SessionId) -> u64 {
 impl Control {
     /// Watches the listener, the keeper, and every session there is.
     pub fn new(host: Arc<Host>, listener: Arc<OwnedFd>) -> Result<Control> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC).doing("creating an epoll set")?;
+        let epoll = Arc::new(epoll::create(CreateFlags::CLOEXEC).doing("creating an epoll set")?);
         let (terminate, theirs) = UnixStream::pair().doing("watching for SIGTERM")?;
         signal_hook::low_level::pipe::register(signal_hook::consts::SIGTERM, theirs)
             .doing("watching for SIGTERM")?;
         let this = Control {
+            reader: Reader::new(host.clone()),
             host,
             epoll,
             listener,
-            buffer: vec![0; limits::MESSAGE_BYTES],
             spare: spare(),
             turning_away: false,
             spin: Spin::new(LOOK),
@@ -96,6 +96,7 @@ impl Control {
         this.watch(&this.terminate, SIGTERM)?;
         for session in this.host.sessions() {
             this.watch_session(&session)?;
+            this.is_read_apart(&session);
         }
         Ok(this)
     }
@@ -248,7 +249,8 @@ impl Control {
             return;
         }
         for _ in 0..MESSAGES_IN_A_ROW {
-            match self.message(&session) {
+            match self.reader.message(&session, Wait::No) {
+                Ok(true) if self.is_read_apart(&session) => return,
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
@@ -262,61 +264,24 @@ impl Control {
         }
     }
 
-    /// Takes one message; whether there was one. An error ends the connection. What came with it and is not called for is
-    /// closed elsewhere: a close may wait.
-    fn message(&mut self, session: &Arc<Session>) -> Result<bool> {
-        let mut fds = Vec::new();
-        let received = socket::receive_and_tell(&*session.socket, &mut self.buffer, &mut fds, Wait::No);
-        let done = self.understood(session, received, &mut fds);
-        if fds.is_empty() {
-            return done;
+    /// Whether a thread of its own reads what the session says: from now on, if it has begun to serve a pager.
+    fn is_read_apart(&self, session: &Arc<Session>) -> bool {
+        if !session.begins_to_serve.swap(false, Ordering::Relaxed) {
+            return false;
         }
-        let enough = self.host.close_for(session, fds);
-        done.and_then(|more| enough.map(|()| more))
-    }
-
-    /// Begins what a message asks for, and takes those of the descriptors that this calls for.
-    fn understood(
-        &mut self,
-        session: &Arc<Session>,
-        received: std::io::Result<(usize, bool)>,
-        fds: &mut Vec<OwnedFd>,
-    ) -> Result<bool> {
-        let (length, complete) = match received {
-            Ok((0, _)) => return Err(Error::new(ErrorKind::Disconnected, "the client hung up")),
-            Ok(received) => received,
-            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
-            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
-                return Err(Error::new(ErrorKind::Protocol, format!("not a Commonhold message: {e}")));
-            }
-            Err(_) => return Err(Error::new(ErrorKind::Disconnected, "the connection failed")),
+        let _ = epoll::delete(&self.epoll, &*session.socket);
+        let epoll = self.epoll.clone();
+        // The connection has ended, and is seen to here.
+        let watch = move |session: &Session| {
+            let token = EventData::new_u64(socket_token(session.id));
+            // It was there a moment ago, and there is room for it. If not, its process' end is seen.
+            let _ = epoll::add(&epoll, &*session.socket, token, EventFlags::IN);
         };
-        let (header, request) = match decode::<Request>(&self.buffer[..length]) {
-            Ok(decoded) => decoded,
-            Err(error) => return self.answer_unreadable(session, length, error),
-        };
-        if fds.len() > socket::DESCRIPTORS {
-            return Err(Error::new(ErrorKind::Protocol, "not a Commonhold message: too many descriptors"));
+        let is_apart = read_apart(&self.host, session, watch.clone());
+        if !is_apart {
+            watch(session);
         }
-        let Some(header) = session.for_this_host(header) else { return Ok(true) };
-        if complete {
-            self.host.dispatch(session, header, request, fds);
-        } else {
-            session.reply(header.number, Err(no_descriptor_left()), &[]);
-        }
-        Ok(true)
-    }
-
-    /// A message of this version that cannot be read, as one from a later build of it may be: whoever waits for its answer
-    /// is told so. Anything else ends the connection.
-    fn answer_unreadable(&self, session: &Session, length: usize, error: Error) -> Result<bool> {
-        match split(&self.buffer[..length]) {
-            Ok((header, _)) if header.number != 0 => {
-                session.reply(header.number, Err(error), &[]);
-                Ok(true)
-            }
-            _ => Err(error),
-        }
+        is_apart
     }
 
     fn forget(&self, session: &Session) {

@@ -298,6 +298,7 @@ impl Host {
                 let socket = session.socket.clone();
                 self.pagers.connect(pager.as_str(), session.id.0, session.credentials.uid, socket)?;
                 self.keep_pager(session, pager.as_str());
+                session.begins_to_serve.store(true, std::sync::atomic::Ordering::Relaxed);
                 Ok(Reply::Done)
             }
             Request::Return { session: former } => self.returned(session, former, number).map(done),

@@ -30,6 +30,7 @@
 //! | `expecting` | who is to come back, and what waits for them |
 //! | `repairs` | what was repaired, for `host status` |
 //! | `clients` | the list of those who could bring things back |
+//! | `reading` | messages of clients, as they come |
 //! | `session`, `object` | the things themselves |
 
 mod arenas;
@@ -58,6 +59,7 @@ mod names;
 pub mod object;
 mod offers;
 mod opening;
+mod reading;
 mod repairs;
 mod resize;
 mod returning;

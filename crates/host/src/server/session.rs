@@ -53,6 +53,8 @@ pub struct Session {
     pub looking: AtomicBool,
     /// The other end of the socket is gone; the process may live on with its mappings, which are served still.
     pub hung_up: AtomicBool,
+    /// It serves a pager since a moment ago: a thread of its own may read what it answers.
+    pub begins_to_serve: AtomicBool,
     /// It comes back after the death of host and keeper, and has not said yet that this is all.
     pub bringing: AtomicBool,
     /// The session that it was before; 0: it is not known here.
@@ -209,6 +211,7 @@ impl Session {
             tokens: Mutex::default(),
             looking: AtomicBool::new(false),
             hung_up: AtomicBool::new(false),
+            begins_to_serve: AtomicBool::new(false),
             bringing: AtomicBool::new(false),
             former: AtomicU64::new(0),
             returned_by: AtomicU64::new(0),

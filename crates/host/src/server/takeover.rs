@@ -258,7 +258,8 @@ impl Host {
             } else if part == "pager" {
                 let name = String::from_utf8_lossy(&entry.blob).into_owned();
                 let socket = session.socket.clone();
-                let _ = self.pagers.connect(&name, session.id.0, session.credentials.uid, socket);
+                let served = self.pagers.connect(&name, session.id.0, session.credentials.uid, socket);
+                session.begins_to_serve.store(served.is_ok(), Ordering::Relaxed);
             }
         }
     }

@@ -1,0 +1,127 @@
+//! Messages of clients, as they come.
+
+use super::Host;
+use super::session::{Session, no_descriptor_left};
+use commonhold_object::wire::{Request, decode, split};
+use commonhold_object::{Error, ErrorKind, Result, limits};
+use commonhold_points as points;
+use commonhold_sys::socket::{self, Wait};
+use commonhold_sys::spin::Spin;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long to look for an answer of a pager before sleeping, at most.
+const LOOK: Duration = Duration::from_micros(100);
+/// Pagers of one user whose answers are read by threads of their own; of others the control thread reads them.
+const READ_APART: usize = 16;
+
+/// Reads messages.
+pub(super) struct Reader {
+    host: Arc<Host>,
+    buffer: Vec<u8>,
+}
+
+impl Reader {
+    pub fn new(host: Arc<Host>) -> Reader {
+        Reader { host, buffer: vec![0; limits::MESSAGE_BYTES] }
+    }
+
+    /// Takes one message; whether there was one. An error ends the connection. What came with it and is not called for is
+    /// closed elsewhere: a close may wait.
+    pub fn message(&mut self, session: &Arc<Session>, wait: Wait) -> Result<bool> {
+        let mut fds = Vec::new();
+        let received = socket::receive_and_tell(&*session.socket, &mut self.buffer, &mut fds, wait);
+        let done = self.understood(session, received, &mut fds);
+        if fds.is_empty() {
+            return done;
+        }
+        let enough = self.host.close_for(session, fds);
+        done.and_then(|more| enough.map(|()| more))
+    }
+
+    /// Begins what a message asks for, and takes those of the descriptors that this calls for.
+    fn understood(
+        &mut self,
+        session: &Arc<Session>,
+        received: std::io::Result<(usize, bool)>,
+        fds: &mut Vec<OwnedFd>,
+    ) -> Result<bool> {
+        let (length, complete) = match received {
+            Ok((0, _)) => return Err(Error::new(ErrorKind::Disconnected, "the client hung up")),
+            Ok(received) => received,
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
+            Err(e) if e.kind() == std::io::ErrorKind::InvalidData => {
+                return Err(Error::new(ErrorKind::Protocol, format!("not a Commonhold message: {e}")));
+            }
+            Err(_) => return Err(Error::new(ErrorKind::Disconnected, "the connection failed")),
+        };
+        let (header, request) = match decode::<Request>(&self.buffer[..length]) {
+            Ok(decoded) => decoded,
+            Err(error) => return self.answer_unreadable(session, length, error),
+        };
+        if fds.len() > socket::DESCRIPTORS {
+            return Err(Error::new(ErrorKind::Protocol, "not a Commonhold message: too many descriptors"));
+        }
+        let Some(header) = session.for_this_host(header) else { return Ok(true) };
+        if complete {
+            self.host.dispatch(session, header, request, fds);
+        } else {
+            session.reply(header.number, Err(no_descriptor_left()), &[]);
+        }
+        Ok(true)
+    }
+
+    /// A message of this version that cannot be read, as one from a later build of it may be: whoever waits for its answer
+    /// is told so. Anything else ends the connection.
+    fn answer_unreadable(&self, session: &Session, length: usize, error: Error) -> Result<bool> {
+        match split(&self.buffer[..length]) {
+            Ok((header, _)) if header.number != 0 => {
+                session.reply(header.number, Err(error), &[]);
+                Ok(true)
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Reads what a pager answers until its connection ends, and deals with it here.
+    fn answers(&mut self, session: &Arc<Session>) -> Result<()> {
+        let mut spin = Spin::new(LOOK);
+        loop {
+            let (began, budget) = (Instant::now(), spin.budget());
+            while !self.message(session, Wait::No)? {
+                if began.elapsed() < budget {
+                    std::hint::spin_loop();
+                } else {
+                    self.message(session, Wait::Yes)?;
+                    break;
+                }
+            }
+            spin.waited(began.elapsed());
+        }
+    }
+}
+
+/// Has a thread read what a pager answers. It ends with the connection, and says so then to whoever is told here. False: the
+/// user's pagers have as many such threads as they may, or there is none.
+pub(super) fn read_apart(
+    host: &Arc<Host>,
+    session: &Arc<Session>,
+    ended: impl FnOnce(&Session) + Send + 'static,
+) -> bool {
+    if host.pagers.count_of(session.credentials.uid) > READ_APART {
+        return false;
+    }
+    let (host, session) = (host.clone(), session.clone());
+    let read = move || {
+        super::lifetime::serves_all();
+        if let Err(error) = Reader::new(host).answers(&session)
+            && error.kind != ErrorKind::Disconnected
+        {
+            session.reply(0, Err(error), &[]);
+            session.hang_up();
+        }
+        ended(&session);
+    };
+    points::thread(|| std::thread::Builder::new().name("pager".into()).spawn(read)).is_ok()
+}
