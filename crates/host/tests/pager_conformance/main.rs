@@ -8,6 +8,7 @@
 //! | `external` | pager processes that die, hang, lie, or answer late |
 //! | `player` | a thread that plays the pager process |
 
+mod asked;
 mod external;
 mod file;
 mod player;

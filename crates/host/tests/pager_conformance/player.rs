@@ -18,6 +18,8 @@ pub enum Act {
     /// The answer to another question than was asked.
     ReplyTo(u64, PagerReply),
     Late(Duration, PagerReply),
+    /// Several answers, by the numbers of their questions.
+    All(Vec<(u64, PagerReply)>),
     Silence,
     Garbage,
     Die,
@@ -120,6 +122,7 @@ fn play(end: &OwnedFd, calls: &Mutex<Vec<u64>>, mut behave: impl FnMut(&Event) -
                 std::thread::sleep(delay);
                 send(end, call, result)
             }
+            Act::All(answers) => answers.into_iter().try_for_each(|(call, result)| send(end, call, result)),
             Act::Silence => Ok(()),
             Act::Garbage => socket::send(end, &[0xff; 100], &[], Wait::Yes),
             Act::Die => {

@@ -447,7 +447,7 @@ pub struct MapRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PagerReply {
     /// The bytes asked for, exactly as many.
-    Data(Vec<u8>),
+    Data(#[serde(with = "super::bytes")] Vec<u8>),
     /// They are durable.
     Stored,
     /// It could not, and why.
@@ -491,6 +491,7 @@ pub enum Event {
         /// First byte.
         offset: u64,
         /// The bytes.
+        #[serde(with = "super::bytes")]
         data: Vec<u8>,
     },
     /// These addresses failed with SIGBUS and may be had again: the client drops its page table entries
@@ -538,7 +539,7 @@ pub enum Reply {
         more: bool,
     },
     /// To `Incore`: one byte a page ([`crate::PageState::decode`]).
-    PageStates(Vec<u8>),
+    PageStates(#[serde(with = "super::bytes")] Vec<u8>),
     /// To `Sync`.
     Synced(Synced),
     /// To `Revert`: pages that were dropped.

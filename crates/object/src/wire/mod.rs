@@ -11,6 +11,7 @@
 //! answered. So each request is idempotent: identities are chosen by the client
 //! (mapping ids, the creation nonce), and a repeated removal of what is gone succeeds.
 
+mod bytes;
 mod frame;
 mod messages;
 #[cfg(any(test, feature = "fuzzing"))]
