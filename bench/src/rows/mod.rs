@@ -35,9 +35,11 @@ mod local_resident_ratio;
 mod local_seq_controlled_ratio;
 mod local_seq_direct_ratio;
 mod local_sparse_kib;
+mod local_sync_bulk_ratio;
 mod local_sync_small;
 mod local_sync_vs_lmdb;
 mod local_sync_vs_raw;
+mod local_warm_attach_ratio;
 mod mach_fig8;
 mod mach_table1;
 mod model_violations;
@@ -104,6 +106,8 @@ pub fn all() -> Vec<&'static dyn Row> {
         &local_sync_vs_raw::SyncVsRaw,
         &local_sync_small::SyncCleanRatio,
         &local_sync_small::SyncOneRatio,
+        &local_sync_bulk_ratio::SyncBulkRatio,
+        &local_warm_attach_ratio::WarmAttachRatio,
         &local_sparse_kib::SparseKib,
         &local_python_attach_ratio::PythonAttachRatio,
         &local_python_attach_ratio::PythonFirstAttachRatio,
@@ -250,7 +254,7 @@ mod tests {
         let ids: Vec<_> = all().iter().map(|row| row.id()).collect();
         let promised = "local.resident_ratio local.attach_ratio local.fault_ratio local.fault_in_thread_ratio \
                         local.idle_cost local.seq_direct_ratio local.seq_controlled_ratio local.sync_vs_lmdb \
-                        local.sync_vs_raw local.sync_clean_ratio local.sync_one_ratio local.sparse_kib local.python_attach_ratio local.python_first_attach_ratio python.pickle_us_ratio ephemeral.left install.wheel_failures install.wheel_mib install.deb_failures crash.local_failures inject.failures \
+                        local.sync_vs_raw local.sync_clean_ratio local.sync_one_ratio local.sync_bulk_ratio local.warm_attach_ratio local.sparse_kib local.python_attach_ratio local.python_first_attach_ratio python.pickle_us_ratio ephemeral.left install.wheel_failures install.wheel_mib install.deb_failures crash.local_failures inject.failures \
                         inject.points_missed \
                         security.breaches security.collateral_ms security.fuzz_failures sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
                         audit.prediction_error audit.seconds remote.read_fault_ratio \

@@ -42,19 +42,18 @@ impl Row for FaultRatio {
 
     fn about(&self) -> &'static str {
         "read fault of one page that a user's pager in C, another process, supplies ÷ (bare userfaultfd fault served by another \
-         process + one futex ping-pong with another process), on one processor and free (the worst); p50 of single faults, whoever \
-         waits sleeps, or looks first if it finds that better"
+         process + one futex ping-pong with another process), both between the same processors: all on one, or the program on one \
+         and host and pager on another, or the host alone (the worst); p50 of single faults"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {
         let program = RamPager::compile(context)?;
-        let processor = Placement::begin()?.own();
         let mut detail = Map::new();
         let mut worst: Option<Pairs> = None;
-        for (place, processors) in [("one processor", vec![processor]), ("free", Vec::new())] {
-            let pairs = on(&processors, || Sides::start(context, &program)?.compare(context))?;
-            detail.insert(place.to_owned(), pairs.summary(1e-3));
-            if worst.as_ref().is_none_or(|worst| pairs.ratio() > worst.ratio()) {
+        for place in Place::all()? {
+            let pairs = Sides::start(context, &program, &place)?.compare(context, &place)?;
+            detail.insert(place.name.to_owned(), pairs.summary(1e-3));
+            if place.counts && worst.as_ref().is_none_or(|worst| pairs.ratio() > worst.ratio()) {
                 worst = Some(pairs);
             }
         }
@@ -63,6 +62,37 @@ impl Row for FaultRatio {
             Some(pairs) => Ok(pairs.measured(pairs.ratio(), Value::Object(detail))),
             None => failed("nothing was measured"),
         }
+    }
+}
+
+/// Where everybody is. No processors: wherever the kernel puts them.
+struct Place {
+    name: &'static str,
+    counts: bool,
+    program: Vec<usize>,
+    host: Vec<usize>,
+    pager: Vec<usize>,
+}
+
+impl Place {
+    fn all() -> Result<Vec<Place>> {
+        let placement = Placement::begin()?;
+        let places = placement.places();
+        let own = vec![placement.own()];
+        let of = |name, host: &Vec<usize>, pager: &Vec<usize>| {
+            let (program, host, pager) = (own.clone(), host.clone(), pager.clone());
+            Place { name, counts: true, program, host, pager }
+        };
+        let mut all = vec![of("all on one processor", &own, &own)];
+        if let Some((_, other)) = places.get(1) {
+            let other = vec![*other];
+            all.push(of("host and pager on another", &other, &other));
+            all.push(of("the host on another", &other, &own));
+        }
+        // Who is where then is the kernel's choice, and another one for each side: it is told, and does not count.
+        let free = || Vec::new();
+        all.push(Place { name: "free", counts: false, program: free(), host: free(), pager: free() });
+        Ok(all)
     }
 }
 
@@ -78,15 +108,15 @@ struct Sides {
 }
 
 impl Sides {
-    fn start(context: &Context, program: &PathBuf) -> Result<Sides> {
-        let bench = context.start_host()?;
+    fn start(context: &Context, program: &PathBuf, place: &Place) -> Result<Sides> {
+        let bench = on(&place.host, || context.start_host())?;
         let host = bench.connect()?;
-        let pager = RamPager::start(program, &bench, PAGES * PAGE)?;
-        let partner = worker::start_with_socket("ping-partner")?;
+        let pager = on(&place.pager, || RamPager::start(program, &bench, PAGES * PAGE))?;
+        let partner = on(&place.pager, || worker::start_with_socket("ping-partner"))?;
         let memory = memory_file(PAGE)?;
         socket::send(&partner.1, &[0; 8], &[memory.as_fd()], Wait::Yes)?;
         Ok(Sides {
-            bare: BareService::start()?,
+            bare: on(&place.host, BareService::start)?,
             words: Words::new(memory)?,
             mapping: RamPager::fresh(&host, PAGES * PAGE)?,
             ours: FreshPages::new(PAGES, &mut context.random(1)),
@@ -96,31 +126,34 @@ impl Sides {
         })
     }
 
-    fn compare(self, context: &Context) -> Result<Pairs> {
+    fn compare(self, context: &Context, place: &Place) -> Result<Pairs> {
         let (count, pairs) = (context.pick(256, 64), context.pick(21, 3));
         let Sides { bare, words, mapping, ours, .. } = &self;
         let memory = bare.memory(PAGES)?;
         let theirs = RefCell::new(FreshPages::new(PAGES, &mut context.random(2)));
         let ours = RefCell::new(ours.clone());
         let p50 = |pages: &RefCell<FreshPages>, view: View<'_>| {
-            let times = pages.borrow_mut().touch(view, WARM_UP + count, Touch::Read, None);
-            if times.len() == WARM_UP + count {
-                Ok(median(&times[WARM_UP..]))
-            } else {
-                failed("there are no pages left that were not touched")
+            let touch = || Ok(pages.borrow_mut().touch(view, WARM_UP + count, Touch::Read, None));
+            let times = on(&place.program, touch)?;
+            match times.get(WARM_UP..) {
+                Some(counted) if counted.len() == count => Ok(median(counted)),
+                _ => failed("there are no pages left that were not touched"),
             }
         };
-        let ping = || -> Result<f64> {
-            let mut times = Vec::new();
-            for _ in 0..WARM_UP + count {
-                let began = Instant::now();
-                words.ping()?;
-                times.push(began.elapsed().as_nanos() as f64);
-            }
-            Ok(median(&times[WARM_UP..]))
-        };
+        // As host and pager speak with each other.
+        let ping = || on(&place.host, || pings(words, count));
         alternate(pairs, |_| p50(&ours, View::of(mapping)), |_| Ok(p50(&theirs, memory.view())? + ping()?))
     }
+}
+
+fn pings(words: &Words, count: usize) -> Result<f64> {
+    let mut times = Vec::new();
+    for _ in 0..WARM_UP + count {
+        let began = Instant::now();
+        words.ping()?;
+        times.push(began.elapsed().as_nanos() as f64);
+    }
+    Ok(median(&times[WARM_UP..]))
 }
 
 /// The row.

@@ -42,6 +42,7 @@ pub(crate) fn serve(shared: &'static Shared, name: Name, mut pager: impl Pager) 
     let guard = Guard::new(shared, socket);
     let mut talk = Handshake::new(guard.socket().clone(), 1)?;
     talk.greet()?;
+    talk.look_first();
     let serve = Request::ServePager { pager: name };
     talk.send((SERVE, false), &serve, &[])?;
     loop {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long to look for an answer before sleeping, at most.
-const LOOK: Duration = Duration::from_micros(50);
+pub(super) const LOOK: Duration = Duration::from_micros(50);
 
 /// Where messages are received: one buffer, so that reading allocates nothing.
 pub(super) struct Reader {

@@ -1,6 +1,6 @@
 //! Bringing pages into memory: from zeros, the spill file, or the pager.
 
-use super::fault::Ahead;
+use super::fault::{Ahead, Answer};
 use super::view::{Mapping, View};
 use super::{Cache, Inner, book, lock};
 use crate::arriving::Arrival;
@@ -78,7 +78,7 @@ impl Cache {
         mapping: &Arc<Mapping>,
         range: PageRange,
         write: bool,
-    ) -> Option<Ahead> {
+    ) -> Answer {
         let most = (self.traits.limit_pages.min(self.machine.budget.limit_pages()) / 8).max(1);
         let most = most.min(self.most_arriving());
         let mut stream = lock(&mapping.stream);
@@ -92,24 +92,20 @@ impl Cache {
         drop(inner);
         let waits = source == Source::Pager && self.pager.would_wait(run.offset_bytes());
         if waits && self.ask_pager(mapping, run) {
-            return None;
+            return Answer::Elsewhere;
         }
         if waits || !self.try_take(count) {
             let (this, mapping) = (self.clone(), mapping.clone());
             book::insert(&mut self.lock().queued, run);
             self.run_fault(move || this.bring_slowly(&mapping, run, waits));
-            return None;
+            return if waits { Answer::Elsewhere } else { Answer::Done };
         }
         if source == Source::Zeros {
             self.grant_zeros(mapping, run.end());
         }
         self.evict_ahead();
-        self.clone().bring_part(Ahead {
-            cache: self.clone(),
-            mapping: mapping.clone(),
-            rest: run,
-            first: true,
-        })
+        let ahead = Ahead { cache: self.clone(), mapping: mapping.clone(), rest: run, first: true };
+        self.clone().bring_part(ahead).map_or(Answer::Done, Answer::Ahead)
     }
 
     /// A client that serves itself asked through its ordinary mapping: let it fill the next pages with zeros without

@@ -28,7 +28,7 @@ pub enum Answer {
     Done,
     /// It was, and more of the same stream is wanted.
     Ahead(Ahead),
-    /// Another host was asked: it takes its time.
+    /// Another host was asked, or another process: it takes its time.
     Elsewhere,
 }
 
@@ -132,7 +132,7 @@ impl Cache {
             return Answer::Done;
         }
         let range = PageRange::new(page, within.end() - page);
-        self.bring_missing(inner, mapping, range, fault.write).map_or(Answer::Done, Answer::Ahead)
+        self.bring_missing(inner, mapping, range, fault.write)
     }
 
     /// Another host may have the page, or this one may not use it so: whoever waits is answered when it may. Reads that
