@@ -37,6 +37,7 @@ mod local_seq_direct_ratio;
 mod local_sparse_kib;
 mod local_sync_bulk_ratio;
 mod local_sync_small;
+mod local_sync_ten_vs_sqlite;
 mod local_sync_vs_lmdb;
 mod local_sync_vs_raw;
 mod local_warm_attach_ratio;
@@ -106,6 +107,7 @@ pub fn all() -> Vec<&'static dyn Row> {
         &local_sync_vs_raw::SyncVsRaw,
         &local_sync_small::SyncCleanRatio,
         &local_sync_small::SyncOneRatio,
+        &local_sync_ten_vs_sqlite::SyncTenVsSqlite,
         &local_sync_bulk_ratio::SyncBulkRatio,
         &local_warm_attach_ratio::WarmAttachRatio,
         &local_sparse_kib::SparseKib,
@@ -254,7 +256,7 @@ mod tests {
         let ids: Vec<_> = all().iter().map(|row| row.id()).collect();
         let promised = "local.resident_ratio local.attach_ratio local.fault_ratio local.fault_in_thread_ratio \
                         local.idle_cost local.seq_direct_ratio local.seq_controlled_ratio local.sync_vs_lmdb \
-                        local.sync_vs_raw local.sync_clean_ratio local.sync_one_ratio local.sync_bulk_ratio local.warm_attach_ratio local.sparse_kib local.python_attach_ratio local.python_first_attach_ratio python.pickle_us_ratio ephemeral.left install.wheel_failures install.wheel_mib install.deb_failures crash.local_failures inject.failures \
+                        local.sync_vs_raw local.sync_clean_ratio local.sync_one_ratio local.sync_ten_vs_sqlite local.sync_bulk_ratio local.warm_attach_ratio local.sparse_kib local.python_attach_ratio local.python_first_attach_ratio python.pickle_us_ratio ephemeral.left install.wheel_failures install.wheel_mib install.deb_failures crash.local_failures inject.failures \
                         inject.points_missed \
                         security.breaches security.collateral_ms security.fuzz_failures sprite.table4 sprite.table6 govindan.table1 govindan.table2 \
                         audit.prediction_error audit.seconds remote.read_fault_ratio \

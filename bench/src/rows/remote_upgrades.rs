@@ -119,12 +119,14 @@ impl Row for CounterRatio {
     fn run(&self, context: &Context) -> Result<Measured> {
         let mut detail = Map::new();
         let mut first = None;
-        for (strict, name) in SCHEDULERS {
+        let at_once = SCHEDULERS.map(|(strict, name)| (strict, Some(Duration::ZERO), name));
+        let held = (Strict::Forwarding, None, "by forwarding, with the hold that an object has");
+        for (strict, hold, name) in at_once.into_iter().chain([held]) {
             let cluster = Cluster::start_two_apart(context, Awaiting::Asleep)?;
             detail.insert("network".into(), json!(cluster.network().words()));
             let mut sharers = [cluster.sharer(0)?, cluster.sharer(1)?];
             let [home, other] = &mut sharers;
-            home.create_scheduled("/bench/counter", PAGE, Some(Duration::ZERO), strict)?;
+            home.create_scheduled("/bench/counter", PAGE, hold, strict)?;
             other.open("/bench/counter")?;
             let pairs = turns(context, &mut sharers)?;
             detail.insert(name.to_owned(), pairs.summary(1e-3));
