@@ -24,6 +24,20 @@ fn what_is_forwarded_has_one_writer_or_many_readers() {
     }
 }
 
+/// Hosts that read a page, write it, and give it to others who wait, all at once: nobody finds what was there before.
+#[test]
+fn who_reads_in_turn_finds_what_the_last_has_written() {
+    let hosts = cluster(3);
+    for (number, how) in ["hold-us=0", "hold-us=0 replicas=1", ""].into_iter().enumerate() {
+        let name = format!("/turns{number}");
+        let workers = sharers_of(&hosts, &name, &format!("size=65536 forwarding {how}"));
+        for (own, worker) in workers.iter().enumerate() {
+            worker.send(&format!("turns m 3 {own} 3 600"));
+        }
+        workers.iter().for_each(|worker| drop(worker.answer().expect(how)));
+    }
+}
+
 #[test]
 fn a_forwarded_object_stores_what_every_host_wrote() {
     let hosts = cluster(3);

@@ -56,6 +56,27 @@ impl Agent {
                 }
                 Ok(String::new())
             }
+            // Counts the first word of a page up in turn with others, by a load and a store, until it is so much. Between
+            // its turns it reads it again and again.
+            ["turns", mapping, page, own, parties, last] => {
+                let word = &page::words(self.mapping(mapping)?.as_ptr(), number(page)? as usize)[0];
+                let (own, parties, last) = (number(own)?, number(parties)?, number(last)?);
+                let mut before = 0;
+                loop {
+                    let now = word.load(Ordering::SeqCst);
+                    if now < before {
+                        return Err(wrong(format!("{now} after {before}")));
+                    }
+                    before = now;
+                    if now >= last {
+                        return Ok(String::new());
+                    } else if now % parties == own {
+                        word.store(now + 1, Ordering::SeqCst);
+                    } else {
+                        std::thread::sleep(std::time::Duration::from_micros(now % 300));
+                    }
+                }
+            }
             ["sum", mapping, first, pages] => {
                 let start = self.mapping(mapping)?.as_ptr();
                 let pages = number(first)?..number(first)? + number(pages)?;

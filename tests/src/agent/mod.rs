@@ -166,7 +166,7 @@ impl Agent {
             "by-name" => self.on_primitives(&words[1..]),
             "record" => self.on_history(words),
             "pin" | "unpin" => self.on_pinned(words),
-            "count" | "round" | "add" | "sum" | "pair" | "follow" | "halt" | "watch" => {
+            "count" | "round" | "add" | "turns" | "sum" | "pair" | "follow" | "halt" | "watch" => {
                 self.on_activity(words)
             }
             "link" | "walk" | "occupy" | "still-own" => self.on_fixed(words),

@@ -1,8 +1,8 @@
 //! Pages of a pager in another process, which nobody waits for in between: the thread that answers faults asks, and whoever
 //! reads the answer puts them in their place. What this cannot do at once threads do that may wait (`bring_slowly`).
 
-use super::Cache;
 use super::view::Mapping;
+use super::{Cache, book};
 use crate::arriving::Arrival;
 use crate::pagers::Answer;
 use commonhold_object::{Error, PageRange};
@@ -56,29 +56,38 @@ impl Cache {
 impl Asked {
     fn answered(self, answer: Answer) {
         match answer {
-            // Who reads the answers of one user's pager waits for no other user, nor for who keeps the object's lock.
-            Answer::Bytes(bytes, from) if self.is_near(from) => self.came(&bytes),
-            Answer::Bytes(bytes, _) => {
-                let cache = self.cache.clone();
-                cache.run_fault(move || self.came(&bytes));
-            }
-            Answer::Failed(error) => {
-                let cache = self.cache.clone();
-                cache.run_fault(move || self.failed(&error));
-            }
-            Answer::Gone => {
-                let Asked { cache, mapping, run, .. } = self;
-                cache.give_back(run.count);
-                super::book::insert(&mut cache.lock().queued, run);
-                let this = cache.clone();
-                cache.run_fault(move || this.bring_slowly(&mapping, run, true));
-            }
+            Answer::Bytes(bytes, Some(user)) if self.is_of(user) => self.came(&bytes),
+            answer => self.later(answer),
         }
     }
 
-    fn is_near(&self, from: u32) -> bool {
-        let uid = self.mapping.uid;
-        (uid == from || !self.cache.machine.is_ordinary(uid)) && self.cache.lock_soon().is_some()
+    /// Whether nobody but that user, and who is trusted, can keep the object's lock or hold up what is to be done with the
+    /// pages: whoever reads the answers of that user's pager may wait for it.
+    fn is_of(&self, user: u32) -> bool {
+        const FEW: usize = 8;
+        let machine = &self.cache.machine;
+        let is_near = |uid: u32| uid == user || !machine.is_ordinary(uid);
+        let Some(inner) = self.cache.lock_soon() else { return false };
+        inner.views.len() <= FEW && inner.views.iter().all(|view| is_near(view.mapping.uid))
+    }
+
+    /// A thread of the object's own deals with it: it may have to wait for who has the object's lock.
+    fn later(self, answer: Answer) {
+        let cache = self.cache.clone();
+        let deal_with = move || match answer {
+            Answer::Bytes(bytes, _) => self.came(&bytes),
+            Answer::Failed(error) => self.failed(&error),
+            Answer::Gone => self.is_asked_again(),
+        };
+        cache.apart.run_within(cache.share_now(), &cache.machine.bringing, deal_with);
+    }
+
+    fn is_asked_again(self) {
+        let Asked { cache, mapping, run, .. } = self;
+        cache.give_back(run.count);
+        book::insert(&mut cache.lock().queued, run);
+        let this = cache.clone();
+        cache.run_fault(move || this.bring_slowly(&mapping, run, true));
     }
 
     fn came(self, bytes: &[u8]) {

@@ -38,14 +38,14 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// It was answered by a process of that user.
-    pub fn answered(self, reply: PagerReply, uid: u32) {
+    /// It was answered. `uid`: see [`Answer::Bytes`].
+    pub fn answered(self, reply: PagerReply, uid: Option<u32>) {
         let bytes = bytes(&self.pager, reply, self.length);
         (self.then)(bytes.map_or_else(Answer::Failed, |bytes| Answer::Bytes(bytes, uid)));
     }
 
     /// Whoever was asked went away.
-    pub fn is_gone(self) {
+    pub fn goes(self) {
         (self.then)(Answer::Gone);
     }
 

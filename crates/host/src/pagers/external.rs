@@ -134,25 +134,21 @@ impl PagerLines {
         lock(&self.lines).values().cloned().collect()
     }
 
-    /// How many processes of a user serve.
-    pub fn count_of(&self, uid: u32) -> usize {
-        lock(&self.lines).values().filter(|line| line.uid == uid).count()
-    }
-
     /// Whether the session serves a pager.
     pub fn serves(&self, session: u64) -> bool {
         lock(&self.lines).values().any(|line| line.session == session)
     }
 
-    /// An answer came in. Unknown numbers are late answers, and ignored.
-    pub fn answer(&self, session: u64, call: u64, result: PagerReply) {
+    /// An answer came in. Unknown numbers are late answers, and ignored. `apart`: this thread reads the session's messages
+    /// alone.
+    pub fn answer(&self, session: u64, call: u64, result: PagerReply, apart: bool) {
         let Some(line) = lock(&self.lines).values().find(|line| line.session == session).cloned() else {
             return;
         };
         let waiting = lock(&line.waiting).remove(&call);
         match waiting {
             Some(Waiting::Thread(waiter)) => drop(waiter.try_send(result)),
-            Some(Waiting::Nobody(asked)) => asked.answered(result, line.uid),
+            Some(Waiting::Nobody(asked)) => asked.answered(result, apart.then_some(line.uid)),
             None => {}
         }
     }
@@ -265,7 +261,7 @@ impl PagerLines {
 
 /// Of what they were asked nobody will answer any more.
 fn are_gone(line: &Line) {
-    line.take_over(|_| true).into_iter().for_each(Asked::is_gone);
+    line.take_over(|_| true).into_iter().for_each(Asked::goes);
 }
 
 pub(super) fn no_answer(pager: &str, deadline: Duration, why: &Silence) -> Error {

@@ -29,8 +29,9 @@ use std::sync::Arc;
 
 /// What becomes of a question that nobody waits for.
 pub enum Answer {
-    /// The bytes that were asked for, and the user of the process that gave them.
-    Bytes(Vec<u8>, u32),
+    /// The bytes that were asked for. And the user of the process that gave them, if the thread that hears of it serves that
+    /// user's pager alone.
+    Bytes(Vec<u8>, Option<u32>),
     /// They cannot be had.
     Failed(Error),
     /// Whoever was asked went away: others may be asked.

@@ -24,9 +24,12 @@ impl Host {
         header: Header,
         request: Request,
         came: &mut Vec<OwnedFd>,
+        apart: bool,
     ) {
         match request {
-            Request::PagerAnswer { call, result } => return self.pagers.answer(session.id.0, call, result),
+            Request::PagerAnswer { call, result } => {
+                return self.pagers.answer(session.id.0, call, result, apart);
+            }
             Request::Hello { program } => return self.hello(session, header, program),
             _ => {}
         }

@@ -148,6 +148,8 @@ pub struct Host {
     pub faults: FaultService,
     /// Processes that serve pagers.
     pub pagers: Arc<PagerLines>,
+    /// Threads that read what they answer.
+    readers: Arc<reading::Readers>,
     /// Limits.
     pub limits: Limits,
     /// This program, which a new keeper starts.

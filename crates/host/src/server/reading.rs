@@ -7,24 +7,66 @@ use commonhold_object::{Error, ErrorKind, Result, limits};
 use commonhold_points as points;
 use commonhold_sys::socket::{self, Wait};
 use commonhold_sys::spin::Spin;
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long to look for an answer of a pager before sleeping, at most.
 const LOOK: Duration = Duration::from_micros(100);
-/// Pagers of one user whose answers are read by threads of their own; of others the control thread reads them.
+/// Threads that read the answers of one user's pagers; of more the control thread reads them.
 const READ_APART: usize = 16;
+
+/// How many such threads each user has.
+#[derive(Default)]
+pub(super) struct Readers(Mutex<HashMap<u32, usize>>);
+
+/// One of them, until this is dropped.
+struct Counted {
+    of: Arc<Readers>,
+    uid: u32,
+}
+
+impl Readers {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u32, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// None: the user has as many as it may.
+    fn one_more(self: &Arc<Self>, uid: u32) -> Option<Counted> {
+        let mut all = self.lock();
+        let count = all.entry(uid).or_default();
+        if *count >= READ_APART {
+            return None;
+        }
+        *count += 1;
+        Some(Counted { of: self.clone(), uid })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut all = self.of.lock();
+        if let Some(count) = all.get_mut(&self.uid) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.uid);
+            }
+        }
+    }
+}
 
 /// Reads messages.
 pub(super) struct Reader {
     host: Arc<Host>,
     buffer: Vec<u8>,
+    /// Of one pager alone: nobody else waits for this thread.
+    apart: bool,
 }
 
 impl Reader {
     pub fn new(host: Arc<Host>) -> Reader {
-        Reader { host, buffer: vec![0; limits::MESSAGE_BYTES] }
+        Reader { host, buffer: vec![0; limits::MESSAGE_BYTES], apart: false }
     }
 
     /// Takes one message; whether there was one. An error ends the connection. What came with it and is not called for is
@@ -65,7 +107,7 @@ impl Reader {
         }
         let Some(header) = session.for_this_host(header) else { return Ok(true) };
         if complete {
-            self.host.dispatch(session, header, request, fds);
+            self.host.dispatch(session, header, request, fds, self.apart);
         } else {
             session.reply(header.number, Err(no_descriptor_left()), &[]);
         }
@@ -109,13 +151,13 @@ pub(super) fn read_apart(
     session: &Arc<Session>,
     ended: impl FnOnce(&Session) + Send + 'static,
 ) -> bool {
-    if host.pagers.count_of(session.credentials.uid) > READ_APART {
-        return false;
-    }
+    let Some(counted) = host.readers.one_more(session.credentials.uid) else { return false };
     let (host, session) = (host.clone(), session.clone());
     let read = move || {
         super::lifetime::serves_all();
-        if let Err(error) = Reader::new(host).answers(&session)
+        let _counted = counted;
+        let mut reader = Reader { apart: true, ..Reader::new(host) };
+        if let Err(error) = reader.answers(&session)
             && error.kind != ErrorKind::Disconnected
         {
             session.reply(0, Err(error), &[]);

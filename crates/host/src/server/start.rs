@@ -144,6 +144,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         sessions: RwLock::default(),
         faults,
         pagers: Arc::new(PagerLines::default()),
+        readers: Arc::default(),
         limits,
         program: options.program,
         arguments: options.arguments,

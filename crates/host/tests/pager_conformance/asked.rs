@@ -31,7 +31,7 @@ fn heard(receiver: &Receiver<Answer>) -> Result<u8, String> {
     assert!(receiver.recv_timeout(SHORT).is_err(), "once");
     match answer {
         Answer::Bytes(bytes, uid) => {
-            assert_eq!((bytes.len(), uid), (PAGE, OWNER));
+            assert_eq!((bytes.len(), uid), (PAGE, Some(OWNER)));
             Ok(bytes[0])
         }
         Answer::Failed(error) => Err(error.message),

@@ -152,7 +152,7 @@ fn hand_on(end: &OwnedFd, lines: &PagerLines, session: u64) {
             _ => break,
         };
         match message {
-            Ok((_, Request::PagerAnswer { call, result })) => lines.answer(session, call, result),
+            Ok((_, Request::PagerAnswer { call, result })) => lines.answer(session, call, result, true),
             _ => break,
         }
     }

@@ -47,6 +47,10 @@ impl Turn<'_> {
         bytes: Option<PageBytes>,
     ) -> Result<()> {
         self.given_back = None; // whoever may use it may change it
+        if with_data {
+            // What was taken of a copy that this host had until now is older.
+            span.pages().for_each(|page| _ = self.taken.remove(&page));
+        }
         let plan = &self.driver.plan;
         let newest = self.is_newest(span, access);
         let in_place = plan.role() == Role::Saved;
