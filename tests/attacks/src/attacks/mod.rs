@@ -33,6 +33,7 @@ mod schedulers;
 mod state;
 mod store;
 mod stuck;
+mod stuck_pagers;
 mod tokens;
 mod waits;
 mod words;
@@ -68,6 +69,7 @@ pub(crate) const TOPICS: &[&[Attack]] = &[
     state::ATTACKS,
     store::ATTACKS,
     stuck::ATTACKS,
+    stuck_pagers::ATTACKS,
     tokens::ATTACKS,
     waits::ATTACKS,
     words::ATTACKS,

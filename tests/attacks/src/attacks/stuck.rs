@@ -20,7 +20,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const SMALL: Machine = Machine { options: &["--budget", "16MiB"], ..KILLED };
+pub(super) const SMALL: Machine = Machine { options: &["--budget", "16MiB"], ..KILLED };
 
 pub(crate) const ATTACKS: &[Attack] = &[
     user_of(
@@ -81,7 +81,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 ];
 
 /// What somebody else does, who needs room that the attacker's frames take; and what root asks.
-fn others_go_on(scene: &Local) {
+pub(super) fn others_go_on(scene: &Local) {
     others_go_on_with(scene, 2048);
     let start = Instant::now();
     for words in [&["ls", "-l", "/"][..], &["host", "status"]] {
@@ -179,7 +179,7 @@ fn an_address_space_of_holes(scene: &Local) {
 }
 
 /// A file system of the attacker's that does not answer.
-fn silent_files(host: &TestHost) -> Option<Fuse> {
+pub(super) fn silent_files(host: &TestHost) -> Option<Fuse> {
     let below = host.scratch().join("mounts");
     std::fs::create_dir(&below)
         .and_then(|()| std::fs::set_permissions(&below, std::fs::Permissions::from_mode(0o755)))
