@@ -126,7 +126,8 @@ impl Node {
         self.installed(number, access, wants, actions);
     }
 
-    /// The page came with its ownership, to be written if anybody here wants that already. Who kept a version before the one that is kept now is told.
+    /// The page came with its ownership, to be written if anybody here wants that already. Who kept a version before the one
+    /// that is kept now is told.
     pub(super) fn handed_over(
         &mut self,
         number: u32,

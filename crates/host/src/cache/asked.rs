@@ -77,12 +77,12 @@ impl Asked {
         let deal_with = move || match answer {
             Answer::Bytes(bytes, _) => self.came(&bytes),
             Answer::Failed(error) => self.failed(&error),
-            Answer::Gone => self.is_asked_again(),
+            Answer::Gone => self.asks_again(),
         };
         cache.apart.run_within(cache.share_now(), &cache.machine.bringing, deal_with);
     }
 
-    fn is_asked_again(self) {
+    fn asks_again(self) {
         let Asked { cache, mapping, run, .. } = self;
         cache.give_back(run.count);
         book::insert(&mut cache.lock().queued, run);
