@@ -20,6 +20,9 @@ impl Host {
             .iter()
             .map(|s| s.space.map.read().unwrap_or_else(PoisonError::into_inner).len() as u64)
             .sum();
+        // One lock after the other: who reads twice at once waits for ever, if somebody wants to write in between.
+        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner).len() as u64;
+        let direct_bytes = self.direct_bytes();
         HostStatus {
             version: env!("CARGO_PKG_VERSION").into(),
             host_pid: std::process::id(),
@@ -28,7 +31,7 @@ impl Host {
             state_directory: self.machine.directory.to_string_lossy().into_owned(),
             uptime_ms: self.started.elapsed().as_millis() as u64,
             generation: self.vault.generation(),
-            objects: self.objects.read().unwrap_or_else(PoisonError::into_inner).len() as u64,
+            objects,
             clients: sessions.len() as u64,
             mappings,
             resident_bytes: self.machine.budget.used_pages() * PAGE_SIZE_BYTES,
@@ -43,7 +46,7 @@ impl Host {
             machine: self.machine.types.here().word().to_owned(),
             translated: self.machine.types.count(Way::Received),
             stored_translated: self.machine.types.count(Way::Stored),
-            direct_bytes: self.direct_bytes(),
+            direct_bytes,
             cluster: self.with_cluster().and_then(|cluster| cluster.standing()),
         }
     }
