@@ -103,6 +103,7 @@ fn another_version_says_which_side_to_upgrade() {
         for mut socket in listener.incoming().flatten() {
             let version = newer.to_le_bytes();
             // Who was told may be gone before all is written, or read: what it says of it is looked at.
+            // It may be gone before it has heard all: what it says of that is looked at below.
             let _ = socket.write_all(&[b'C', b'M', b'H', b'P', version[0], version[1], 0, 0]);
             let _ = socket.read(&mut [0; 64]);
         }

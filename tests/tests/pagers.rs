@@ -18,6 +18,14 @@ fn serve(host: &TestHost) -> Raw {
     pager
 }
 
+/// Two processes that have an object of it mapped.
+fn two_of_an_object(host: &TestHost) -> [Worker; 2] {
+    let workers = [host.worker(), host.worker()];
+    workers[0].all(&format!("create o /x size=1048576 pager={NAME} mode=600\nmap m o rw shared 0 0"));
+    workers[1].all("open o /x rw\nmap m o rw shared 0 0");
+    workers
+}
+
 /// The next question: its number, and the page.
 fn question(pager: &Raw) -> (u64, u64) {
     wait::until("it is asked", || match pager.hear() {
@@ -43,9 +51,7 @@ fn answer(pager: &Raw, (call, number): (u64, u64)) {
 fn answers_come_to_whoever_waits_for_them_in_any_order_and_twice() {
     let host = TestHost::start();
     let pager = serve(&host);
-    let [first, second] = [host.worker(), host.worker()];
-    first.all(&format!("create o /x size=1048576 pager={NAME} mode=600\nmap m o rw shared 0 0"));
-    second.all("open o /x rw\nmap m o rw shared 0 0");
+    let [first, second] = two_of_an_object(&host);
     for round in 0..20 {
         let pages = far_apart(round);
         first.send(&format!("check m {} 1 1", pages[0]));
@@ -71,9 +77,7 @@ fn answers_come_to_whoever_waits_for_them_in_any_order_and_twice() {
 fn half_an_answer_fails_whoever_waits_for_it_alone() {
     let host = TestHost::start();
     let pager = serve(&host);
-    let [waits, other] = [host.worker(), host.worker()];
-    other.all(&format!("create o /x size=1048576 pager={NAME} mode=600\nmap m o rw shared 0 0"));
-    waits.all("open o /x rw\nmap m o rw shared 0 0");
+    let [waits, other] = two_of_an_object(&host);
     waits.send("get m 0");
     let (call, _) = question(&pager);
     other.send("check m 200 1 1");
@@ -93,9 +97,7 @@ fn half_an_answer_fails_whoever_waits_for_it_alone() {
 #[test]
 fn one_that_dies_while_it_answers_is_replaced_by_the_next() {
     let host = TestHost::start();
-    let workers = [host.worker(), host.worker()];
-    workers[0].all(&format!("create o /x size=1048576 pager={NAME} mode=600\nmap m o rw shared 0 0"));
-    workers[1].all("open o /x rw\nmap m o rw shared 0 0");
+    let workers = two_of_an_object(&host);
     for round in 0..20 {
         let (pager, [first, second]) = (serve(&host), far_apart(round));
         workers[0].send(&format!("check m {first} 1 1"));

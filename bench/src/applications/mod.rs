@@ -4,7 +4,7 @@
 mod programs;
 mod run;
 
-pub use programs::{Programs, Synchronisation, library};
+pub use programs::{Programs, Synchronisation, compile, library};
 pub use run::{Place, Run, on_hosts, on_plain_memory};
 
 /// One of the four.

@@ -59,7 +59,7 @@ impl Programs {
             std::fs::write(folder.join(name), text).doing(format!("writing {name}"))?;
         }
         for application in super::Application::ALL {
-            compile(&folder, application.name(), &library)?;
+            compile(&folder, application.name(), &["app.c", "sync.c"], &library)?;
         }
         Ok(Programs { folder, seed: context.seed })
     }
@@ -110,10 +110,11 @@ pub fn library() -> Result<PathBuf> {
     }
 }
 
-fn compile(folder: &Path, name: &str, library: &Path) -> Result<()> {
+/// Compiles a program of that name in the folder, of `NAME.c` there and these sources, with the library.
+pub fn compile(folder: &Path, name: &str, sources: &[&str], library: &Path) -> Result<()> {
     let place = library.parent().unwrap_or(Path::new("/"));
     let mut cc = Command::new("cc");
-    cc.current_dir(folder).args(["-std=c11", "-O2", "-I.", "-o", name, "app.c", "sync.c"]);
+    cc.current_dir(folder).args(["-std=c11", "-O2", "-I.", "-o", name]).args(sources);
     cc.arg(format!("{name}.c")).arg(library).arg("-lm").arg(format!("-Wl,-rpath,{}", place.display()));
     let output = match cc.output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

@@ -4,9 +4,9 @@ mod stand_in;
 
 pub use stand_in::StandIn;
 
-use crate::applications::library;
+use crate::applications;
 use crate::context::Context;
-use crate::failure::{Doing, Result, failed, skipped};
+use crate::failure::{Doing, Result};
 use crate::host::BenchHost;
 use crate::objects;
 use commonhold::{CreateOptions, Host, Mapping, PagerKind};
@@ -24,22 +24,11 @@ pub struct RamPager(Child);
 impl RamPager {
     /// Compiles it.
     pub fn compile(context: &Context) -> Result<PathBuf> {
-        let (library, folder) = (library()?, context.new_directory("pager")?);
+        let (library, folder) = (applications::library()?, context.new_directory("pager")?);
         std::fs::write(folder.join("ram_pager.c"), SOURCE).doing("writing ram_pager.c")?;
         std::fs::write(folder.join("commonhold.h"), HEADER).doing("writing commonhold.h")?;
-        let place = library.parent().map(|place| place.display().to_string()).unwrap_or_default();
-        let mut cc = Command::new("cc");
-        cc.current_dir(&folder).args(["-O2", "-I.", "-o", "ram_pager", "ram_pager.c"]);
-        let output = match cc.arg(&library).arg(format!("-Wl,-rpath,{place}")).output() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return skipped("there is no C compiler (apt install gcc)");
-            }
-            other => other.doing("starting cc")?,
-        };
-        match output.status.success() {
-            true => Ok(folder.join("ram_pager")),
-            false => failed(format!("cc of ram_pager: {}", String::from_utf8_lossy(&output.stderr).trim())),
-        }
+        applications::compile(&folder, "ram_pager", &[], &library)?;
+        Ok(folder.join("ram_pager"))
     }
 
     /// Starts it for objects of that size. It serves as soon as it is asked.
@@ -64,6 +53,7 @@ impl RamPager {
 
 impl Drop for RamPager {
     fn drop(&mut self) {
+        // One that has ended already cannot be killed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -43,7 +43,8 @@ impl Row for FaultRatio {
     fn about(&self) -> &'static str {
         "read fault of one page that a user's pager in C, another process, supplies ÷ (bare userfaultfd fault served by another \
          process + one futex ping-pong with another process), both between the same processors: all on one, or the program on one \
-         and host and pager on another, or the host alone (the worst); p50 of single faults"
+         and host and pager on another, or the host alone (the worst); p50 of single faults, everybody \
+         asleep while waiting"
     }
 
     fn run(&self, context: &Context) -> Result<Measured> {

@@ -2,7 +2,7 @@
 //! which the peer, or whoever else, may need. So it is tried: some waits sleeping, some looking, and what was faster
 //! is done for a while. Who waits for long does not look at all, so that an idle connection costs nothing.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A wait of at most so long tells something: data followed data.
 const CLOSE: Duration = Duration::from_micros(300);
@@ -90,6 +90,18 @@ impl Spin {
     }
 }
 
+/// Looks again and again for so long; none where nothing came. Where the time is nothing it does not look at all.
+pub fn look<T>(budget: Duration, mut now: impl FnMut() -> Option<T>) -> Option<T> {
+    let began = Instant::now();
+    while began.elapsed() < budget {
+        match now() {
+            None => std::hint::spin_loop(),
+            found => return found,
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,6 +113,18 @@ mod tests {
             let time = if spin.budget().is_zero() { sleeping_us } else { looking_us };
             spin.waited(Duration::from_micros(time));
         }
+    }
+
+    #[test]
+    fn a_look_ends_with_what_came_or_with_its_time() {
+        let mut looks = 0;
+        let mut third = || {
+            looks += 1;
+            (looks == 3).then_some(looks)
+        };
+        assert_eq!(look(Duration::ZERO, &mut third), None);
+        assert_eq!(look(Duration::from_secs(60), &mut third), Some(3), "it did not look before");
+        assert_eq!(look(Duration::from_micros(1), || None::<()>), None);
     }
 
     #[test]

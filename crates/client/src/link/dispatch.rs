@@ -6,7 +6,7 @@ use crate::{Error, ErrorKind, Result, addresses};
 use commonhold_object::limits;
 use commonhold_object::wire::{Event, FromHost, Header, Reply, decode};
 use commonhold_sys::socket::{self, Wait};
-use commonhold_sys::spin::Spin;
+use commonhold_sys::spin::{self, Spin};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,17 +44,11 @@ impl Reader {
     /// Waits for a message: looking for a little where that has been faster, then asleep.
     fn await_message(&mut self, socket: &Arc<OwnedFd>) -> Heard {
         let began = Instant::now();
-        let budget = self.spin.budget();
-        while began.elapsed() < budget {
-            match self.receive(socket, Wait::No) {
-                Heard::Nothing => std::hint::spin_loop(),
-                heard => {
-                    self.spin.waited(began.elapsed());
-                    return heard;
-                }
-            }
-        }
-        let heard = self.receive(socket, Wait::Yes);
+        let looked = spin::look(self.spin.budget(), || match self.receive(socket, Wait::No) {
+            Heard::Nothing => None,
+            heard => Some(heard),
+        });
+        let heard = looked.unwrap_or_else(|| self.receive(socket, Wait::Yes));
         if !matches!(heard, Heard::Nothing) {
             self.spin.waited(began.elapsed());
         }

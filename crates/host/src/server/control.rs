@@ -269,7 +269,7 @@ impl Control {
         if !session.begins_to_serve.swap(false, Ordering::Relaxed) {
             return false;
         }
-        let _ = epoll::delete(&self.epoll, &*session.socket);
+        let _ = epoll::delete(&self.epoll, &*session.socket); // it is in the set: this thread heard of it there
         let epoll = self.epoll.clone();
         // The connection has ended, and is seen to here.
         let watch = move |session: &Session| {

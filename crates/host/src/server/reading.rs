@@ -6,7 +6,7 @@ use commonhold_object::wire::{Request, decode, split};
 use commonhold_object::{Error, ErrorKind, Result, limits};
 use commonhold_points as points;
 use commonhold_sys::socket::{self, Wait};
-use commonhold_sys::spin::Spin;
+use commonhold_sys::spin::{self, Spin};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -130,15 +130,12 @@ impl Reader {
     fn answers(&mut self, session: &Arc<Session>) -> Result<()> {
         let mut spin = Spin::new(LOOK);
         loop {
-            let (began, budget) = (Instant::now(), spin.budget());
-            while !self.message(session, Wait::No)? {
-                if began.elapsed() < budget {
-                    std::hint::spin_loop();
-                } else {
-                    self.message(session, Wait::Yes)?;
-                    break;
-                }
-            }
+            let began = Instant::now();
+            let looked = spin::look(spin.budget(), || match self.message(session, Wait::No) {
+                Ok(false) => None,
+                there_is_one => Some(there_is_one),
+            });
+            looked.unwrap_or_else(|| self.message(session, Wait::Yes))?;
             spin.waited(began.elapsed());
         }
     }

@@ -47,7 +47,7 @@ impl Turn<'_> {
         bytes: Option<PageBytes>,
     ) -> Result<()> {
         self.given_back = None; // whoever may use it may change it
-        if with_data {
+        if with_data && !self.taken.is_empty() {
             // What was taken of a copy that this host had until now is older.
             span.pages().for_each(|page| _ = self.taken.remove(&page));
         }
