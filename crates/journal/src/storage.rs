@@ -1,6 +1,7 @@
 //! Where the bytes of one journal file are: the trait, and its implementation for a real file.
 
 use commonhold_points as points;
+use commonhold_sys::disk;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -33,6 +34,17 @@ pub trait Storage {
     /// cannot fail for lack of space. Leaves the old length behind if it fails.
     fn reserve(&mut self, len: u64) -> io::Result<()>;
 
+    /// As [`reserve`](Self::reserve), for a large write that follows: its flush may have to note in the file system's own
+    /// journal that the blocks are written now.
+    fn allocate(&mut self, len: u64) -> io::Result<()> {
+        self.reserve(len)
+    }
+
+    /// What lies there will be flushed soon: its way to the disk may begin. A hint; the flush says whether it got there.
+    fn begin_flush(&mut self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+
     /// Cuts the file to `len` bytes, giving blocks back. Never used to make it longer.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
 }
@@ -62,6 +74,14 @@ impl<S: Storage + ?Sized> Storage for Box<S> {
         (**self).reserve(len)
     }
 
+    fn allocate(&mut self, len: u64) -> io::Result<()> {
+        (**self).allocate(len)
+    }
+
+    fn begin_flush(&mut self, offset: u64, len: u64) {
+        (**self).begin_flush(offset, len);
+    }
+
     fn truncate(&mut self, len: u64) -> io::Result<()> {
         (**self).truncate(len)
     }
@@ -72,7 +92,8 @@ impl<S: Storage + ?Sized> Storage for Box<S> {
 /// `reserve` writes zeros once instead of only asking for blocks. `fallocate` alone leaves *unwritten*
 /// extents: the first write to each turns them into written ones, which is a metadata change that
 /// `fdatasync` must commit in the file system's own journal (two device flushes instead of one). Over
-/// blocks already written, with the size unchanged, `fdatasync` has only data to write. On file systems
+/// blocks already written, with the size unchanged, `fdatasync` has only data to write. Before a large write that is little
+/// beside the data: `allocate` only asks for blocks, which halves what is written. On file systems
 /// that never overwrite (btrfs, zfs) neither way can promise space; an append that meets ENOSPC there
 /// fails cleanly, as everywhere.
 #[derive(Debug)]
@@ -125,6 +146,25 @@ impl Storage for FileStorage {
             at += step;
         }
         Ok(())
+    }
+
+    fn allocate(&mut self, len: u64) -> io::Result<()> {
+        let old = self.len()?;
+        if len <= old {
+            return Ok(());
+        }
+        match disk::allocate(&self.file, old, len - old) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => self.reserve(len),
+            Err(error) => {
+                let _ = self.file.set_len(old); // as in `reserve`
+                Err(error)
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn begin_flush(&mut self, offset: u64, len: u64) {
+        disk::begin_flush(&self.file, offset, len);
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {

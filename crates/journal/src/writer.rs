@@ -8,6 +8,9 @@ use crate::part::PartHeader;
 use crate::storage::Storage;
 use commonhold_points as points;
 
+/// Parts from this size on are large: 1 MiB.
+const LARGE_BYTES: u64 = 1 << 20;
+
 /// A record that is part of the log and durable.
 ///
 /// Hand it to [`Journal::applied`] once its pages are written to the stored object: a checkpoint must
@@ -95,8 +98,8 @@ impl<S: Storage> Journal<S> {
         Ok(())
     }
 
-    /// Makes the active file long enough for a part that ends at `end`.
-    fn make_room(&mut self, end: u64) -> Result<()> {
+    /// Makes the active file long enough for a part of so many bytes that ends at `end`.
+    fn make_room(&mut self, part_bytes: u64, end: u64) -> Result<()> {
         let step = self.options.grow_bytes.max(1);
         let file = self.file_mut(self.active);
         if end <= file.len_bytes {
@@ -104,7 +107,11 @@ impl<S: Storage> Journal<S> {
         }
         let generous = end.div_ceil(step).saturating_mul(step).max(end);
         // When the generous step does not fit on the disk, the bare need still may.
-        let result = file.storage.reserve(generous).or_else(|_| file.storage.reserve(end));
+        let mut reserve = |len| match part_bytes {
+            LARGE_BYTES.. => file.storage.allocate(len),
+            _ => file.storage.reserve(len),
+        };
+        let result = reserve(generous).or_else(|_| reserve(end));
         if let Ok(len) = file.storage.len() {
             file.len_bytes = len;
         }
@@ -154,7 +161,7 @@ impl<'j, S: Storage> Appender<'j, S> {
         let pages = buffer.pages() as u32;
         let part_bytes = (u64::from(pages) + 1) * PAGE_BYTES as u64;
         let offset = self.start + self.bytes;
-        self.journal.make_room(offset + part_bytes)?;
+        self.journal.make_room(part_bytes, offset + part_bytes)?;
         let journal = &mut *self.journal;
         let header = PartHeader {
             identity: journal.identity,
@@ -169,7 +176,11 @@ impl<'j, S: Storage> Appender<'j, S> {
             record_bytes: self.bytes + part_bytes,
             offset,
         };
-        journal.file_mut(journal.active).write_at(offset, buffer.seal(&header))?;
+        let file = journal.file_mut(journal.active);
+        file.write_at(offset, buffer.seal(&header))?;
+        if part_bytes >= LARGE_BYTES {
+            file.storage.begin_flush(offset, part_bytes);
+        }
         self.parts += 1;
         self.pages = header.record_pages;
         self.bytes = header.record_bytes;

@@ -7,6 +7,7 @@ pub mod cgroup;
 pub mod claims;
 pub mod clock;
 pub mod closing;
+pub mod disk;
 pub mod environment;
 pub mod file_lock;
 pub mod frames;

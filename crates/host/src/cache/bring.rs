@@ -1,10 +1,11 @@
 //! Bringing pages into memory: from zeros, the spill file, or the pager.
 
-use super::fault::{Ahead, Answer};
+use super::fault::{Ahead, Answer, Cluster};
 use super::view::{Mapping, View};
 use super::{Cache, Inner, book, lock};
 use crate::arriving::Arrival;
 use crate::asker;
+use crate::faults::stream::CLUSTER_PAGES;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, PAGE_SIZE_BYTES, PageRange, Result, limits};
 use commonhold_sys::memory::FileWindow;
@@ -82,7 +83,7 @@ impl Cache {
         let most = (self.traits.limit_pages.min(self.machine.budget.limit_pages()) / 8).max(1);
         let most = most.min(self.most_arriving());
         let mut stream = lock(&mapping.stream);
-        let cluster = stream.cluster(range.first).min(most);
+        let cluster = stream.cluster(range.first, CLUSTER_PAGES).min(most);
         let (source, count) = self.absent_run(&inner, range, cluster);
         stream.advance(range.first, count);
         drop(stream);
@@ -104,8 +105,9 @@ impl Cache {
             self.grant_zeros(mapping, run.end());
         }
         self.evict_ahead();
-        let ahead = Ahead { cache: self.clone(), mapping: mapping.clone(), rest: run, first: true };
-        self.clone().bring_part(ahead).map_or(Answer::Done, Answer::Ahead)
+        let cluster = Cluster { cache: self.clone(), mapping: mapping.clone(), rest: run, first: true };
+        let rest = self.clone().bring_part(cluster);
+        rest.map_or(Answer::Done, |rest| Answer::Ahead(Ahead::Bring(rest)))
     }
 
     /// A client that serves itself asked through its ordinary mapping: let it fill the next pages with zeros without
@@ -152,9 +154,9 @@ impl Cache {
             }
         };
         let mut next =
-            Some(Ahead { cache: self.clone(), mapping: mapping.clone(), rest: wanted, first: true });
-        while let Some(ahead) = next {
-            next = ahead.go_on();
+            Some(Cluster { cache: self.clone(), mapping: mapping.clone(), rest: wanted, first: true });
+        while let Some(cluster) = next {
+            next = self.clone().bring_part(cluster);
         }
     }
 
@@ -226,16 +228,16 @@ impl Cache {
     }
 
     /// Brings the next part of a cluster whose room is taken and whose pages are in flight.
-    pub(super) fn bring_part(self: Arc<Self>, ahead: Ahead) -> Option<Ahead> {
-        let part_pages = if ahead.first { FIRST_PART_PAGES } else { PART_PAGES };
-        let part = PageRange::new(ahead.rest.first, ahead.rest.count.min(part_pages));
-        let rest = PageRange::new(part.end(), ahead.rest.count - part.count);
-        match self.bring(Some(&ahead.mapping), part) {
+    pub(super) fn bring_part(self: Arc<Self>, cluster: Cluster) -> Option<Cluster> {
+        let part_pages = if cluster.first { FIRST_PART_PAGES } else { PART_PAGES };
+        let part = PageRange::new(cluster.rest.first, cluster.rest.count.min(part_pages));
+        let rest = PageRange::new(part.end(), cluster.rest.count - part.count);
+        match self.bring(Some(&cluster.mapping), part) {
             Ok(()) if rest.is_empty() => None,
-            Ok(()) => Some(Ahead { rest, first: false, ..ahead }),
+            Ok(()) => Some(Cluster { rest, first: false, ..cluster }),
             Err((error, from)) => {
                 let mut inner = self.lock();
-                self.abandon(&mut inner, PageRange::new(from, ahead.rest.end() - from));
+                self.abandon(&mut inner, PageRange::new(from, cluster.rest.end() - from));
                 self.not_brought(&mut inner, PageRange::new(from, part.end() - from), &error);
                 self.settle(&mut inner, rest);
                 None

@@ -7,11 +7,11 @@
 
 use super::view::Mapping;
 use super::{Cache, Inner, Refused, Waiting, book};
+use crate::faults::stream::CLUSTER_PAGES;
 use crate::seeing;
 use crate::shared::Touch;
 use commonhold_object::{Error, PAGE_SIZE_BYTES, PageRange};
-use commonhold_sys::frames;
-use commonhold_sys::userfaultfd::{Fault, Kind};
+use commonhold_sys::userfaultfd::Fault;
 use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -19,8 +19,6 @@ use std::time::Instant;
 
 /// Most pages that are asked for at once: 512 KiB.
 const PIECE_PAGES: u64 = 128;
-
-static ZERO_PAGE: [u8; PAGE_SIZE_BYTES as usize] = [0; PAGE_SIZE_BYTES as usize];
 
 /// What came of a fault.
 pub enum Answer {
@@ -32,8 +30,23 @@ pub enum Answer {
     Elsewhere,
 }
 
-/// More pages of the same stream, to be brought in after the thread was woken.
-pub struct Ahead {
+/// More pages of the same stream, which are wanted after the thread was woken.
+pub enum Ahead {
+    /// They are to be brought in.
+    Bring(Cluster),
+    /// They have frames.
+    Show {
+        /// Of which object.
+        cache: Arc<Cache>,
+        /// Where.
+        mapping: Arc<Mapping>,
+        /// Which.
+        rest: PageRange,
+    },
+}
+
+/// Pages in flight whose room is taken.
+pub struct Cluster {
     pub(super) cache: Arc<Cache>,
     pub(super) mapping: Arc<Mapping>,
     pub(super) rest: PageRange,
@@ -41,9 +54,12 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Brings the next part in; gives what is left.
+    /// Deals with the next part; gives what is left.
     pub fn go_on(self) -> Option<Ahead> {
-        self.cache.clone().bring_part(self)
+        match self {
+            Ahead::Bring(cluster) => cluster.cache.clone().bring_part(cluster).map(Ahead::Bring),
+            Ahead::Show { cache, mapping, rest } => cache.show_part(mapping, rest),
+        }
     }
 }
 
@@ -125,11 +141,12 @@ impl Cache {
             self.adopt_frame(&mut inner, page);
         }
         if inner.resident.contains(page as u32) {
-            self.show_resident(&mut inner, mapping, PageRange::new(page, within.end() - page), fault.write);
+            let range = PageRange::new(page, within.end() - page);
+            let answer = self.show_resident(&mut inner, mapping, range, fault.write);
             if !fault.write && inner.rights.is_some() {
                 self.ask_further(inner, mapping, within.end());
             }
-            return Answer::Done;
+            return answer;
         }
         let range = PageRange::new(page, within.end() - page);
         self.bring_missing(inner, mapping, range, fault.write)
@@ -150,7 +167,7 @@ impl Cache {
             return self.ask_for(PageRange::new(range.first, 1), Touch::Write);
         }
         let mut stream = super::lock(&mapping.stream);
-        let cluster = stream.cluster(range.first).min(range.count);
+        let cluster = stream.cluster(range.first, CLUSTER_PAGES).min(range.count);
         let count = Self::lacking(&inner, range, cluster).max(1);
         stream.asked_until(range.first + count);
         stream.advance(range.first, 1); // so many are shown when they come
@@ -234,117 +251,6 @@ impl Cache {
             super::lock(&self.spill).forget(run.first, run.count);
         }
         self.tell_soon(inner);
-    }
-
-    /// Maps frames that exist, from the first page of `range` on, as many as the stream suggests.
-    fn show_resident(&self, inner: &mut Inner, mapping: &Arc<Mapping>, range: PageRange, write: bool) {
-        let mut stream = super::lock(&mapping.stream);
-        let cluster = stream.cluster(range.first).min(range.count);
-        let mut count = 1;
-        while count < cluster {
-            let next = (range.first + count) as u32;
-            if !inner.resident.contains(next)
-                || inner.in_flight.contains(next)
-                || !inner.may(next.into(), false)
-            {
-                break;
-            }
-            count += 1;
-        }
-        stream.advance(range.first, count);
-        drop(stream);
-        self.machine.counters.installed.fetch_add(count, Ordering::Relaxed);
-        self.show(inner, mapping, range.first, write);
-        if count > 1 {
-            self.show_run(inner, mapping, PageRange::new(range.first + 1, count - 1));
-        }
-        self.show_around(inner, mapping, range.first);
-    }
-
-    /// Maps the frame of the very page a thread waits for, and wakes it.
-    pub(super) fn show(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64, write: bool) {
-        if !inner.may(page, false) {
-            wake(mapping, page); // it went to another host meanwhile: it faults anew
-            return;
-        }
-        let mut protect = mapping.writes_object();
-        if protect && write && !inner.holds_writers() && inner.may(page, true) {
-            if mapping.kind == Kind::Synchronous {
-                if self.write_waits(inner, mapping, page) {
-                    return;
-                }
-                self.note_write(inner, page);
-            }
-            protect = false;
-        }
-        let address = mapping.address_of(page);
-        let progress = mapping.uffd.continue_(address, PAGE_SIZE_BYTES, protect);
-        match progress.stopped_by {
-            None => inner.installed(mapping, PageRange::new(page, 1)),
-            // Mapped meanwhile, by the fault of another thread: this one need only look again.
-            Some(Errno::EXIST) => wake(mapping, page),
-            // Granted to a client that fills its own zeros, which it has not done yet.
-            Some(Errno::FAULT) if self.is_zero_until_written(inner, page) => {
-                self.show_zeros(inner, mapping, page, protect);
-            }
-            // Somebody with the descriptor punched it. What is stored can be had again.
-            Some(Errno::FAULT) if !inner.book.is_dirty(page as u32) => {
-                if inner.resident.remove(page as u32) {
-                    self.give_back(1);
-                }
-                wake(mapping, page);
-            }
-            Some(Errno::FAULT) => {
-                self.machine.log(format_args!("object {}: the frame of page {page} is lost", self.id.0));
-                inner.refuse(mapping, page);
-            }
-            // The mapping is gone, or its process: nobody waits there any more.
-            Some(_) => wake(mapping, page),
-        }
-    }
-
-    fn is_zero_until_written(&self, inner: &Inner, page: u64) -> bool {
-        let at = page as u32;
-        // A page that a client was just filling with zeros counts as written before its frame is there.
-        let claimed =
-            || inner.views.iter().any(|v| v.pages.contains(page) && v.mapping.claim_of(page).is_some());
-        self.pager.is_anonymous()
-            && !self.pager.has_parent()
-            && !inner.book.spilled().contains(at)
-            && (!inner.book.is_dirty(at) || claimed())
-    }
-
-    fn show_zeros(&self, inner: &mut Inner, mapping: &Arc<Mapping>, page: u64, protect: bool) {
-        let address = mapping.address_of(page);
-        let progress = if mapping.writes_object() {
-            mapping.uffd.copy(address, &ZERO_PAGE, protect)
-        } else {
-            // Makes the frame unless somebody just did, and never touches one that is there.
-            let _ = frames::make_page(&*self.frames, page * PAGE_SIZE_BYTES); // no memory: it asks again
-            mapping.uffd.continue_(address, PAGE_SIZE_BYTES, protect)
-        };
-        match progress.stopped_by {
-            None => inner.installed(mapping, PageRange::new(page, 1)),
-            Some(_) => wake(mapping, page), // filled meanwhile: it faults anew, and finds the frame
-        }
-    }
-
-    /// Maps a run of frames, protected; what is mapped already is passed over.
-    pub(super) fn show_run(&self, inner: &mut Inner, mapping: &Arc<Mapping>, range: PageRange) {
-        let protect = mapping.writes_object();
-        let mut at = range.first;
-        while at < range.end() {
-            let address = mapping.address_of(at);
-            let progress = mapping.uffd.continue_(address, (range.end() - at) * PAGE_SIZE_BYTES, protect);
-            let done = progress.done / PAGE_SIZE_BYTES;
-            inner.installed(mapping, PageRange::new(at, done));
-            at += done;
-            match progress.stopped_by {
-                None => return,
-                Some(Errno::EXIST) => at += 1,
-                Some(_) => return,
-            }
-        }
     }
 
     /// Pages left `in_flight`, or may be used now: whoever waited for them is answered. Those in flight still are not: what

@@ -54,6 +54,7 @@ mod moving;
 mod recover;
 mod resize;
 mod room;
+mod show;
 mod shrink;
 mod snapshots;
 mod stamp;

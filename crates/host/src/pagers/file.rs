@@ -6,13 +6,16 @@ use crate::waiting::may_wait;
 use commonhold_object::error::Doing;
 use commonhold_object::{Error, ErrorKind, Result};
 use commonhold_points as points;
-use commonhold_sys::{frames, plain};
+use commonhold_sys::{disk, frames, plain};
 use rustix::fs::FallocateFlags;
 use rustix::io::ReadWriteFlags;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is written in pieces of this size is many: the disk begins with the first while the next is copied.
+const LARGE_BYTES: usize = 1 << 20;
 
 /// Refuses to take `bytes` more of the disk of a file if only space that it keeps for root is left.
 pub fn check_room(file: impl AsFd, bytes: u64) -> Result<()> {
@@ -105,7 +108,11 @@ impl Pager for FilePager {
         let wanted = self.within(offset, data.len());
         self.check_room(wanted as u64)?;
         let write = || frames::write_in_place(&self.file, &data[..wanted], offset);
-        points::page_out(write).doing("writing the backing file")
+        points::page_out(write).doing("writing the backing file")?;
+        if wanted >= LARGE_BYTES {
+            disk::begin_flush(&self.file, offset, wanted as u64);
+        }
+        Ok(())
     }
 
     fn flush(&self) -> Result<()> {
