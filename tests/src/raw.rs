@@ -127,16 +127,18 @@ impl Raw {
     /// The same, without waiting for one.
     #[allow(clippy::option_option)] // as above
     pub fn hear_now(&self) -> Option<Option<(Header, FromHost)>> {
-        let mut polled = [rustix::event::PollFd::new(&self.socket, rustix::event::PollFlags::IN)];
-        match rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default())) {
-            Ok(0) => Some(None),
-            _ => self.hear(),
-        }
+        if self.has_message() { self.hear() } else { Some(None) }
     }
 
-    /// The same, with the descriptors that came.
+    /// Whether there is a message, or the end.
+    pub fn has_message(&self) -> bool {
+        let mut polled = [rustix::event::PollFd::new(&self.socket, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default())) != Ok(0)
+    }
+
+    /// The next message, with the descriptors that came; as `hear`.
     #[allow(clippy::option_option, clippy::type_complexity)] // as above
-    fn hear_all(&self) -> Option<Option<(Header, FromHost, Vec<OwnedFd>)>> {
+    pub fn hear_all(&self) -> Option<Option<(Header, FromHost, Vec<OwnedFd>)>> {
         let mut buffer = vec![0; limits::MESSAGE_BYTES];
         let mut fds = Vec::new();
         match socket::receive(&self.socket, &mut buffer, &mut fds, Wait::Yes) {

@@ -8,7 +8,7 @@
 //! | `lock` | one word that its owner's death frees |
 //! | `queue` | send and receive |
 //! | `landing` | places in other memory that messages may land in |
-//! | `mapped` | memory that is mapped from a file (`commonhold-futex`), and copies of it |
+//! | `mapped` | memory that is mapped from a file (`commonhold-futex`) |
 //! | `thread` | this thread's number, and what the kernel frees when it dies |
 //!
 //! `queue`, `lock` and `landing` are written against the trait [`Memory`]: their tests run them in
@@ -22,10 +22,9 @@ mod memory;
 mod queue;
 mod thread;
 
-pub use commonhold_futex::{Mapped, Wait};
+pub use commonhold_futex::{Mapped, Wait, copy_once};
 pub use landing::{Landing, Place};
 pub use layout::{HEADER_BYTES, SLOTS, bytes_for, other_version};
-pub use mapped::copy_once;
 pub use memory::Memory;
 pub use queue::{Buffer, Form, Queue, Received, Refused, most_offered};
 pub use thread::is_ready;

@@ -4,7 +4,7 @@ use crate::link::{Answer, Call, Lease, OnLoss, wrong_reply};
 use crate::object::Core;
 use crate::{
     Access, ClusterHost, CreateOptions, EntryInfo, Error, ErrorKind, HostStatus, MappingInfo, Name, Object,
-    ObjectId, Pager, PagerKind, Result, Seen, TracePlace, Traced, locate, pager,
+    ObjectId, Pager, PagerKind, Result, Seen, TracePlace, Traced, locate, serving,
 };
 use commonhold_object::wire::{Reply, Request};
 use commonhold_object::{Tagging, limits};
@@ -297,7 +297,7 @@ impl Host {
 
     /// Serves as the pager of that name, on a connection of its own, until the host closes it.
     pub fn serve_pager(&self, name: &str, pager: impl Pager) -> Result<()> {
-        pager::serve(self.lease.shared(), Name::new(name)?, pager)
+        serving::serve(self.lease.shared(), Name::new(name)?, pager)
     }
 
     /// Whether the host serves the kernel's own accesses to missing pages: `read()` straight into a mapping of

@@ -32,6 +32,7 @@ mod own;
 mod pager;
 mod reflink;
 mod segments;
+mod serving;
 mod snapshots;
 mod start;
 mod sync;

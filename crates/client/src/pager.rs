@@ -3,10 +3,8 @@
 //! It has a connection of its own, on which the host asks and the pager answers. When a new host process took
 //! over, the host asks again what was not answered; an answer to what is no longer asked is ignored there.
 
-use crate::link::{Guard, Handshake, Shared};
-use crate::{ErrorKind, Name, Result, locate};
 use commonhold_object::limits;
-use commonhold_object::wire::{Event, FromHost, PagerReply, Request};
+use commonhold_object::wire::{Event, PagerReply};
 use commonhold_points as points;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,48 +30,8 @@ impl<P: Pager + ?Sized> Pager for &mut P {
     }
 }
 
-/// Number of the request to serve; the greeting before it has 1.
-const SERVE: u64 = 2;
-
-/// Serves until the host closes the connection.
-pub(crate) fn serve(shared: &'static Shared, name: Name, mut pager: impl Pager) -> Result<()> {
-    let socket =
-        locate::connect(&shared.directory).map_err(|error| locate::no_host(&shared.directory, &error))?;
-    let guard = Guard::new(shared, socket);
-    let mut talk = Handshake::new(guard.socket().clone(), 1)?;
-    talk.greet()?;
-    talk.look_first();
-    let serve = Request::ServePager { pager: name };
-    talk.send((SERVE, false), &serve, &[])?;
-    loop {
-        let message = match talk.receive(None) {
-            Err(error) if error.kind == ErrorKind::Disconnected => return Ok(()),
-            other => other?,
-        };
-        let Some((header, message, _)) = message else { continue };
-        let (number, request) = match message {
-            // Who waits for a page may be told of this pager, and ask, before it is told that it serves.
-            // 0: why the host ends the connection.
-            FromHost::Reply(result) if header.number == SERVE || header.number == 0 => {
-                result?;
-                continue;
-            }
-            FromHost::Event(Event::HostReplaced { .. }) => ((SERVE, true), serve.clone()),
-            FromHost::Event(event) => match answer(&mut pager, event) {
-                Some((call, result)) => ((0, false), Request::PagerAnswer { call, result }),
-                None => continue,
-            },
-            FromHost::Reply(_) => continue,
-        };
-        match talk.send(number, &request, &[]) {
-            Err(error) if error.kind == ErrorKind::Disconnected => return Ok(()),
-            other => other?,
-        }
-    }
-}
-
 /// What the pager says to a question of the host's; nothing to what is no question.
-fn answer(pager: &mut impl Pager, event: Event) -> Option<(u64, PagerReply)> {
+pub(crate) fn answer(pager: &mut impl Pager, event: Event) -> Option<(u64, PagerReply)> {
     match event {
         Event::PageIn { call, object, offset, length } => {
             let result = page_in(pager, &object, offset, length);
@@ -103,8 +61,18 @@ fn page_in(
         ));
     }
     let mut buffer = vec![0; length as usize];
-    guarded("page_in", || points::page_in(|| pager.page_in(object, offset, &mut buffer)))?;
+    fill(pager, object, offset, &mut buffer)?;
     Ok(buffer)
+}
+
+/// Has a buffer filled by the user's code.
+pub(crate) fn fill(
+    pager: &mut impl Pager,
+    object: &str,
+    offset: u64,
+    buffer: &mut [u8],
+) -> std::result::Result<(), String> {
+    guarded("page_in", || points::page_in(|| pager.page_in(object, offset, buffer)))
 }
 
 /// Runs the user's code; an error or a panic of it becomes one line of text.

@@ -3,10 +3,12 @@
 //!
 //! Channels and locks with names (`commonhold-channel`, `commonhold-primitives`) are made of it.
 
+mod copy;
 mod mapped;
 mod thread;
 mod wait;
 
+pub use copy::copy_once;
 pub use mapped::Mapped;
 pub use thread::{forks, thread};
 pub use wait::{LONGEST_SLEEP, Wait};

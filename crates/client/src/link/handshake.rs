@@ -1,13 +1,12 @@
 //! A conversation by one thread alone: before a connection is shared, in a fork child, and for pagers.
 
 use super::Greeting;
-use super::dispatch::{LOOK, last_words, set_timeouts, wrong_reply};
+use super::dispatch::{last_words, set_timeouts, wrong_reply};
 use crate::{Error, ErrorKind, Result};
 use commonhold_object::error::Doing;
 use commonhold_object::limits;
 use commonhold_object::wire::{Event, FromHost, Header, Reply, Request, decode, encode};
 use commonhold_sys::socket::{self, Wait};
-use commonhold_sys::spin::Spin;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -25,8 +24,6 @@ pub(crate) struct Handshake {
     /// The generation of the host process that took over this connection, as it said last; 0: none has.
     pub(crate) host: u64,
     patience: Duration,
-    /// Whether to look for a message before sleeping, where many follow each other.
-    spin: Option<Spin>,
 }
 
 static PROGRAM: OnceLock<String> = OnceLock::new();
@@ -50,17 +47,12 @@ impl Handshake {
     pub(crate) fn new(socket: Arc<OwnedFd>, next: u64) -> Result<Self> {
         set_timeouts(&socket)?;
         let buffer = vec![0; limits::MESSAGE_BYTES];
-        Ok(Handshake { socket, buffer, next, host: 0, patience: ANSWER_DEADLINE, spin: None })
+        Ok(Handshake { socket, buffer, next, host: 0, patience: ANSWER_DEADLINE })
     }
 
     /// Waits no longer than that for each answer.
     pub(crate) fn be_patient_for(&mut self, patience: Duration) {
         self.patience = patience;
-    }
-
-    /// Looks for each message a little before it sleeps, where that has been faster.
-    pub(crate) fn look_first(&mut self) {
-        self.spin = Some(Spin::new(LOOK));
     }
 
     /// Says hello.
@@ -136,24 +128,18 @@ impl Handshake {
     ) -> Result<Option<(Header, FromHost, Vec<OwnedFd>)>> {
         let mut fds = Vec::new();
         let mut reset = false;
-        let began = Instant::now();
-        let budget = self.spin.as_ref().map_or(Duration::ZERO, Spin::budget);
         loop {
-            let looks = began.elapsed() < budget;
-            let wait = if looks { Wait::No } else { Wait::Yes };
-            match socket::receive_what_fits(&self.socket, &mut self.buffer, &mut fds, wait) {
+            match socket::receive_what_fits(&self.socket, &mut self.buffer, &mut fds, Wait::Yes) {
                 Ok(0) => return Err(gone()),
                 // Told once; what the host said before it ended the connection comes after that.
                 Err(error) if error.raw_os_error() == Some(libc::ECONNRESET) && !reset => reset = true,
                 Ok(length) => {
-                    self.spin.iter_mut().for_each(|spin| spin.waited(began.elapsed()));
                     let (header, message) = decode(&self.buffer[..length])?;
                     if let FromHost::Event(Event::HostReplaced { generation }) = message {
                         self.host = generation;
                     }
                     return Ok(Some((header, message, fds)));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && looks => std::hint::spin_loop(),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if deadline.is_some_and(|deadline| Instant::now() > deadline) {
                         return Ok(None);

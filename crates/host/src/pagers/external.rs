@@ -5,15 +5,17 @@
 //! does so within [`ABSENCE`]. Nobody is asked any more on behalf of a client that has gone, or for an object that has ended.
 
 use super::asked::{self, Asked, Looking, Waiting};
+use super::queued::{Queued, Queues};
 use super::{Pager, Then};
 use crate::asker::{self, Asker};
 use commonhold_object::wire::{Event, FromHost, Header, PagerReply, encode};
 use commonhold_object::{Error, ErrorKind, Result, limits};
+use commonhold_queues::PageIn;
 use commonhold_sys::process;
 use commonhold_sys::socket::{self, Wait};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,6 +36,12 @@ pub(super) struct Line {
     session: u64,
     uid: u32,
     waiting: Mutex<HashMap<u64, Waiting>>,
+    /// Set as soon as questions may go there.
+    pub(super) queued: OnceLock<Queued>,
+    /// Queues were made for it: it has no others.
+    pub(super) has_queues: AtomicBool,
+    /// Nobody is asked here any more.
+    is_over: AtomicBool,
 }
 
 /// Why a question to a line has no answer.
@@ -75,6 +83,40 @@ impl Line {
         taken.filter_map(Waiting::nobodys).collect()
     }
 
+    /// An answer came in. Unknown numbers are late answers, and ignored. `apart`: this thread reads what this process says alone.
+    pub fn answered(&self, call: u64, result: PagerReply, apart: bool) {
+        let waiting = lock(&self.waiting).remove(&call);
+        match waiting {
+            Some(Waiting::Thread(waiter)) => drop(waiter.try_send(result)),
+            Some(Waiting::Nobody(asked)) => asked.answered(result, apart.then_some(self.uid)),
+            None => {}
+        }
+    }
+
+    /// Whether nobody is asked here any more.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Asks for bytes: by its queues, or by its socket where there is no room for the question there.
+    fn ask(&self, question: &PageIn<'_>) -> bool {
+        if self.queued.get().is_some_and(|queued| queued.ask(question)) {
+            return true;
+        }
+        let PageIn { call, object, offset, length } = *question;
+        let event = Event::PageIn { call, object: object.to_owned(), offset, length: length.into() };
+        let mut message = Vec::new();
+        encode(Header::of(0), &FromHost::Event(event), &mut message).is_ok()
+            && socket::send(&*self.socket, &message, &[], Wait::No).is_ok()
+    }
+
+    /// Of what they were asked nobody will answer any more.
+    fn is_gone(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        self.queued.get().iter().for_each(|queued| queued.wake());
+        self.take_over(|_| true).into_iter().for_each(Asked::goes);
+    }
+
     /// Whether it has been asked what nobody waits for.
     pub fn is_asked(&self) -> bool {
         lock(&self.waiting).values().any(|waiting| matches!(waiting, Waiting::Nobody(_)))
@@ -110,11 +152,19 @@ impl PagerLines {
                 format!("this connection serves the pager {name} already: serve {pager} on another one"),
             ));
         }
-        let line = Line { socket, session, uid, waiting: Mutex::default() };
+        let line = Line {
+            socket,
+            session,
+            uid,
+            waiting: Mutex::default(),
+            queued: OnceLock::new(),
+            has_queues: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        };
         let before = lines.insert((uid, pager.to_owned()), Arc::new(line));
         self.changed.notify_all();
         drop(lines);
-        before.iter().for_each(|line| are_gone(line));
+        before.iter().for_each(|line| line.is_gone());
         Ok(())
     }
 
@@ -126,7 +176,7 @@ impl PagerLines {
         lines.retain(|_, line| !is_gone(line));
         self.changed.notify_all();
         drop(lines);
-        gone.iter().for_each(|line| are_gone(line));
+        gone.iter().for_each(|line| line.is_gone());
     }
 
     /// All that serve.
@@ -139,36 +189,32 @@ impl PagerLines {
         lock(&self.lines).values().any(|line| line.session == session)
     }
 
-    /// An answer came in. Unknown numbers are late answers, and ignored. `apart`: this thread reads the session's messages
-    /// alone.
+    fn of_session(&self, session: u64) -> Option<Arc<Line>> {
+        lock(&self.lines).values().find(|line| line.session == session).cloned()
+    }
+
+    /// Queues for the pager that the session serves; and their memory.
+    pub fn queues(&self, session: u64) -> Result<(Queues, OwnedFd)> {
+        let none = || Error::new(ErrorKind::Protocol, "this connection serves no pager");
+        Queues::new(self.of_session(session).ok_or_else(none)?)
+    }
+
+    /// An answer came in by the session's socket. `apart`: this thread reads the session's messages alone.
     pub fn answer(&self, session: u64, call: u64, result: PagerReply, apart: bool) {
-        let Some(line) = lock(&self.lines).values().find(|line| line.session == session).cloned() else {
-            return;
-        };
-        let waiting = lock(&line.waiting).remove(&call);
-        match waiting {
-            Some(Waiting::Thread(waiter)) => drop(waiter.try_send(result)),
-            Some(Waiting::Nobody(asked)) => asked.answered(result, apart.then_some(line.uid)),
-            None => {}
+        if let Some(line) = self.of_session(session) {
+            line.answered(call, result, apart);
         }
     }
 
     /// Asks whoever serves now, and waits neither for that nor for the answer. False: nobody serves, or there is no room for
     /// the question.
-    fn ask(self: &Arc<Self>, pager: &str, uid: u32, asked: Asked, event: impl Fn(u64) -> Event) -> bool {
+    fn ask(self: &Arc<Self>, pager: &str, uid: u32, asked: Asked, (object, offset): (&str, u64)) -> bool {
         let Some(line) = Self::line_of(&lock(&self.lines), pager, uid) else { return false };
         let call = self.next_call.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut message = Vec::new();
-        if encode(Header::of(0), &FromHost::Event(event(call)), &mut message).is_err() {
-            return false;
-        }
+        let question = PageIn { call, object, offset, length: asked.length as u32 };
         lock(&line.waiting).insert(call, Waiting::Nobody(asked));
         // Whoever serves under that name from now on finds the question there, and answers for the one before.
-        let serves =
-            Self::line_of(&lock(&self.lines), pager, uid).is_some_and(|now| Arc::ptr_eq(&now, &line));
-        let is_asked = serves
-            && socket::send(&*line.socket, &message, &[], Wait::No).is_ok()
-            && self.looking.looks_after(self);
+        let is_asked = !line.is_over() && line.ask(&question) && self.looking.looks_after(self);
         // If it is not there any more, whoever took it has answered.
         is_asked || lock(&line.waiting).remove(&call).is_none()
     }
@@ -257,11 +303,6 @@ impl PagerLines {
             }
         }
     }
-}
-
-/// Of what they were asked nobody will answer any more.
-fn are_gone(line: &Line) {
-    line.take_over(|_| true).into_iter().for_each(Asked::goes);
 }
 
 pub(super) fn no_answer(pager: &str, deadline: Duration, why: &Silence) -> Error {
@@ -358,11 +399,8 @@ impl Pager for ExternalPager {
             is_wanted: Box::new(move || ended.get().is_none() && !asker.is_gone()),
             then,
         };
-        let page_in = |call| {
-            let (object, length) = (self.object.clone(), length as u64);
-            Event::PageIn { call, object, offset, length }
-        };
-        length as u64 <= limits::PAGER_BYTES && self.lines.ask(&self.pager, self.owner_uid, asked, page_in)
+        length as u64 <= limits::PAGER_BYTES
+            && self.lines.ask(&self.pager, self.owner_uid, asked, (&self.object, offset))
     }
 
     fn flush(&self) -> Result<()> {

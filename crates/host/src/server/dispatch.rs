@@ -304,6 +304,7 @@ impl Host {
                 session.begins_to_serve.store(true, std::sync::atomic::Ordering::Relaxed);
                 Ok(Reply::Done)
             }
+            Request::PagerQueues => self.pager_queues(session, give),
             Request::Return { session: former } => self.returned(session, former, number).map(done),
             Request::Reattach { object, access } => self.reattach(session, object, access, fds).map(done),
             Request::Hello { .. } | Request::PagerAnswer { .. } | Request::Prefetch { .. } => {
@@ -328,6 +329,7 @@ impl Host {
                 request,
                 Request::Status
                     | Request::ServePager { .. }
+                    | Request::PagerQueues
                     | Request::Watch { .. }
                     | Request::Unwatch { .. }
                     | Request::Released { .. }

@@ -59,6 +59,7 @@ mod names;
 pub mod object;
 mod offers;
 mod opening;
+mod queues;
 mod reading;
 mod repairs;
 mod resize;
@@ -150,6 +151,8 @@ pub struct Host {
     pub pagers: Arc<PagerLines>,
     /// Threads that read what they answer.
     readers: Arc<reading::Readers>,
+    /// Threads that take the answers of pagers from queues.
+    queues: Arc<reading::Readers>,
     /// Limits.
     pub limits: Limits,
     /// This program, which a new keeper starts.

@@ -22,7 +22,7 @@ const READ_APART: usize = 16;
 pub(super) struct Readers(Mutex<HashMap<u32, usize>>);
 
 /// One of them, until this is dropped.
-struct Counted {
+pub(super) struct Counted {
     of: Arc<Readers>,
     uid: u32,
 }
@@ -33,7 +33,7 @@ impl Readers {
     }
 
     /// None: the user has as many as it may.
-    fn one_more(self: &Arc<Self>, uid: u32) -> Option<Counted> {
+    pub fn one_more(self: &Arc<Self>, uid: u32) -> Option<Counted> {
         let mut all = self.lock();
         let count = all.entry(uid).or_default();
         if *count >= READ_APART {

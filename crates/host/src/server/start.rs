@@ -145,6 +145,7 @@ pub fn serve(options: ServeOptions) -> Result<()> {
         faults,
         pagers: Arc::new(PagerLines::default()),
         readers: Arc::default(),
+        queues: Arc::default(),
         limits,
         program: options.program,
         arguments: options.arguments,

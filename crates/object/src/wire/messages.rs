@@ -363,6 +363,8 @@ pub enum Request {
         /// Bytes.
         length: u64,
     },
+    /// From now on page-ins of the pager that this connection serves may come by queues in memory, and the answers go there.
+    PagerQueues,
 }
 
 /// What is offered.
@@ -575,6 +577,8 @@ pub enum Reply {
         /// A page of the range that this host does not have: of others' syncs it hears from when it was read on.
         to_read: Option<u64>,
     },
+    /// To `PagerQueues`. \[their memory, as `commonhold-queues` lays it out\]
+    Queues,
 }
 
 /// A new session.

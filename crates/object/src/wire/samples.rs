@@ -104,6 +104,7 @@ fn of_names() -> Vec<Request> {
         Request::WatchRange { object: OBJECT, offset: 4096, length: 8192 },
         Request::Unwatch { number: 6 },
         Request::Notify { object: OBJECT, offset: 4096, length: 1 },
+        Request::PagerQueues,
     ];
     for sizing in [Sizing::Exactly, Sizing::AtLeast, Sizing::BeforeWrite] {
         all.push(Request::ResizeOpened { object: OBJECT, size_bytes: 8192, sizing });
@@ -280,6 +281,7 @@ fn answers() -> Vec<Reply> {
         Reply::Placed { opened: opened(), given: 1 << 50 },
         Reply::Member(5),
         Reply::Watching { number: 6, to_read: Some(7) },
+        Reply::Queues,
     ]
 }
 
