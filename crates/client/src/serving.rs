@@ -10,7 +10,7 @@ use commonhold_points as points;
 use commonhold_queues::{Answering, Given, wake_pager};
 use commonhold_sys::spin::{self, Spin};
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -78,6 +78,19 @@ fn listen(listener: &mut Handshake, tell: &SyncSender<Result<Message>>, bell: &B
     }
 }
 
+/// What was heard and not dealt with yet.
+fn heard_now(heard: &Receiver<Result<Message>>) -> Option<Result<Message>> {
+    match heard.try_recv() {
+        Ok(message) => Some(message),
+        Err(TryRecvError::Empty) => None,
+        Err(TryRecvError::Disconnected) => Some(Err(unheard())),
+    }
+}
+
+fn unheard() -> Error {
+    Error::new(ErrorKind::Disconnected, "nobody hears the host any more")
+}
+
 struct Serving<P> {
     pager: P,
     serve: Request,
@@ -104,7 +117,7 @@ impl<P: Pager> Serving<P> {
             if let Some(question) = question {
                 self.fill(&question)?;
             }
-            match self.next.take().or_else(|| self.heard.try_recv().ok()) {
+            match self.next.take().or_else(|| heard_now(&self.heard)) {
                 Some(message) => self.hear(message?)?,
                 None if is_idle => self.wait(),
                 None => {}
@@ -114,16 +127,15 @@ impl<P: Pager> Serving<P> {
 
     /// Waits for a question or a message.
     fn wait(&mut self) {
-        let gone = || Err(Error::new(ErrorKind::Disconnected, "nobody hears the host any more"));
         let Some(queues) = &self.queues else {
-            self.next = Some(self.heard.recv().unwrap_or_else(|_| gone()));
+            self.next = Some(self.heard.recv().unwrap_or_else(|_| Err(unheard())));
             return;
         };
         let began = Instant::now();
         let looked = spin::look(self.spin.budget(), || queues.is_there().then_some(()));
         if looked.is_none() {
             queues.sleep(|| {
-                self.next = self.heard.try_recv().ok();
+                self.next = heard_now(&self.heard);
                 self.next.is_some()
             });
         }

@@ -1,7 +1,7 @@
 //! Where the bytes of one journal file are: the trait, and its implementation for a real file.
 
 use commonhold_points as points;
-use commonhold_sys::disk;
+use commonhold_sys::{disk, frames};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -41,9 +41,7 @@ pub trait Storage {
     }
 
     /// What lies there will be flushed soon: its way to the disk may begin. A hint; the flush says whether it got there.
-    fn begin_flush(&mut self, offset: u64, len: u64) {
-        let _ = (offset, len);
-    }
+    fn begin_flush(&mut self, _offset: u64, _len: u64) {}
 
     /// Cuts the file to `len` bytes, giving blocks back. Never used to make it longer.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
@@ -153,14 +151,9 @@ impl Storage for FileStorage {
         if len <= old {
             return Ok(());
         }
-        match disk::allocate(&self.file, old, len - old) {
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => self.reserve(len),
-            Err(error) => {
-                let _ = self.file.set_len(old); // as in `reserve`
-                Err(error)
-            }
-            Ok(()) => Ok(()),
-        }
+        let allocated = frames::allocate(&self.file, old, len - old).and_then(|()| self.file.set_len(len));
+        // Where the file system has no such call, or no space, the long way does it, or says why not.
+        allocated.or_else(|_| self.reserve(len))
     }
 
     fn begin_flush(&mut self, offset: u64, len: u64) {

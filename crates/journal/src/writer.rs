@@ -7,9 +7,7 @@ use crate::journal::Journal;
 use crate::part::PartHeader;
 use crate::storage::Storage;
 use commonhold_points as points;
-
-/// Parts from this size on are large: 1 MiB.
-const LARGE_BYTES: u64 = 1 << 20;
+use commonhold_sys::disk::LARGE_BYTES;
 
 /// A record that is part of the log and durable.
 ///

@@ -200,3 +200,19 @@ fn a_real_file_of_more_than_one_full_part() {
     }
     std::fs::remove_dir_all(&directory).unwrap();
 }
+
+#[test]
+fn blocks_that_were_asked_for_are_zeros_behind_what_is_there() {
+    let path = std::env::temp_dir().join(format!("commonhold-journal-blocks-{}", std::process::id()));
+    let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    let mut storage = FileStorage::new(file);
+    storage.write_at(0, b"kept").unwrap();
+    storage.allocate(8192).unwrap();
+    storage.begin_flush(0, 8192);
+    storage.allocate(4096).unwrap(); // never shorter
+    assert_eq!(storage.len().unwrap(), 8192);
+    let mut bytes = [1; 8];
+    storage.read_at(0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"kept\0\0\0\0");
+}

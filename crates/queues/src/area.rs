@@ -14,7 +14,7 @@ impl Area {
     }
 
     /// So many pages in a row; the first of them.
-    pub fn take(&mut self, count: u32) -> Option<u32> {
+    pub fn allocate(&mut self, count: u32) -> Option<u32> {
         let mut first = 0;
         for page in 0..DATA_PAGES {
             if self.is_taken[page as usize] {
@@ -27,7 +27,7 @@ impl Area {
         None
     }
 
-    pub fn give_back(&mut self, first: u32, count: u32) {
+    pub fn free(&mut self, first: u32, count: u32) {
         self.mark(first, count, false);
     }
 
@@ -43,11 +43,11 @@ mod tests {
     #[test]
     fn pages_belong_to_one_at_a_time() {
         let mut area = Area::new();
-        assert_eq!([area.take(1), area.take(32), area.take(1)], [Some(0), Some(1), Some(33)]);
-        area.give_back(1, 32);
-        assert_eq!([area.take(33), area.take(31), area.take(1)], [Some(34), Some(1), Some(32)]);
-        assert_eq!(area.take(DATA_PAGES - 66), None);
-        assert_eq!(area.take(DATA_PAGES - 67), Some(67));
-        assert_eq!(area.take(1), None);
+        assert_eq!([area.allocate(1), area.allocate(32), area.allocate(1)], [Some(0), Some(1), Some(33)]);
+        area.free(1, 32);
+        assert_eq!([area.allocate(33), area.allocate(31), area.allocate(1)], [Some(34), Some(1), Some(32)]);
+        assert_eq!(area.allocate(DATA_PAGES - 66), None);
+        assert_eq!(area.allocate(DATA_PAGES - 67), Some(67));
+        assert_eq!(area.allocate(1), None);
     }
 }

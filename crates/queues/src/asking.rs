@@ -66,7 +66,7 @@ impl<M: Memory> Asking<M> {
         let free = self.slots.iter().position(Option::is_none);
         let Some(slot) = free.filter(|_| name.len() <= LONGEST_NAME) else { return false };
         let pages = question.length.div_ceil(PAGE as u32);
-        let Some(first_page) = self.area.take(pages) else { return false };
+        let Some(first_page) = self.area.allocate(pages) else { return false };
         self.slots[slot] = Some(Slot { call: question.call, first_page, length: question.length });
         let mut bytes = [0; QUESTION_BYTES];
         bytes[..8].copy_from_slice(&question.call.to_le_bytes());
@@ -94,7 +94,7 @@ impl<M: Memory> Asking<M> {
         if self.place_of(completion).is_some()
             && let Some(slot) = self.slots[completion.slot as usize].take()
         {
-            self.area.give_back(slot.first_page, slot.pages());
+            self.area.free(slot.first_page, slot.pages());
         }
     }
 }

@@ -54,6 +54,11 @@ pub struct Cluster {
 }
 
 impl Ahead {
+    /// Whether somebody may wait for it: it is in flight. Else it is only sooner there.
+    pub fn is_owed(&self) -> bool {
+        matches!(self, Ahead::Bring(_))
+    }
+
     /// Deals with the next part; gives what is left.
     pub fn go_on(self) -> Option<Ahead> {
         match self {

@@ -32,6 +32,8 @@ const VAIN_LIMIT: u32 = 16;
 
 /// While faults come without a pause, what was promised to sequential readers goes on every so many rounds.
 const AHEAD_EVERY: u32 = 4;
+/// Of more clusters what is not owed to anybody is not remembered.
+const MOST_AHEAD: usize = 64;
 
 /// One userfaultfd and whose it is.
 struct Source {
@@ -268,7 +270,10 @@ impl Thread {
             answered |= !matches!(served, Served::Elsewhere);
             match served {
                 Served::Done | Served::Elsewhere => {}
-                Served::Ahead(ahead) => self.ahead.push_back(ahead),
+                Served::Ahead(ahead) if ahead.is_owed() || self.ahead.len() < MOST_AHEAD => {
+                    self.ahead.push_back(ahead);
+                }
+                Served::Ahead(_) => {} // who wants it faults
                 Served::Parked => self.shared.machine.arm(),
             }
         }

@@ -14,9 +14,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is written in pieces of this size is many: the disk begins with the first while the next is copied.
-const LARGE_BYTES: usize = 1 << 20;
-
 /// Refuses to take `bytes` more of the disk of a file if only space that it keeps for root is left.
 pub fn check_room(file: impl AsFd, bytes: u64) -> Result<()> {
     if bytes == 0 {
@@ -109,7 +106,7 @@ impl Pager for FilePager {
         self.check_room(wanted as u64)?;
         let write = || frames::write_in_place(&self.file, &data[..wanted], offset);
         points::page_out(write).doing("writing the backing file")?;
-        if wanted >= LARGE_BYTES {
+        if wanted as u64 >= disk::LARGE_BYTES {
             disk::begin_flush(&self.file, offset, wanted as u64);
         }
         Ok(())
