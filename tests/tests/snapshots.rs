@@ -87,6 +87,29 @@ fn who_writes_to_a_clone_changes_nothing_else() {
     are(&of_that, &[(0..4, 5), (4..16, 2), (16..30, 1), (30..40, 6), (40..64, 1)]);
 }
 
+/// Each is the snapshot of the one before, and all but the last go at once. The one that a snapshot moves under may be unused
+/// by then, too.
+#[test]
+fn a_chain_that_nobody_uses_any_more_goes_whole() {
+    let host = TestHost::start();
+    let client = host.connect();
+    for _ in 0..60 {
+        let first = client.create("/0", &freezable(), None).expect("it is made");
+        fill(&first, 0..8, 7);
+        let mut chain = vec![first];
+        for link in 1..6 {
+            let next = snapshot(&chain[link - 1], &format!("/{link}"), true);
+            chain.push(next);
+        }
+        let last = chain.pop().expect("the last");
+        (0..5).for_each(|link| client.remove(&format!("/{link}")).expect("it has a name"));
+        chain.into_iter().rev().for_each(drop);
+        until("the chain is gone", || (files(&host, ".of").is_empty()).then_some(()));
+        are(&last, &[(0..8, 7), (8..64, 0)]);
+        client.remove("/5").expect("it has a name");
+    }
+}
+
 /// Notes of snapshots that lack pages.
 fn files(host: &TestHost, ending: &str) -> Vec<String> {
     let live = std::fs::read_dir(host.state().join("live")).expect("a directory");

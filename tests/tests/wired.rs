@@ -1,5 +1,6 @@
 //! Wired objects: `docs/REAL-MEMORY.md`. No touch of one is a fault, and all else is as with other objects.
 
+use commonhold_tests::host::signal;
 use commonhold_tests::huge::HugePages;
 use commonhold_tests::user::as_user;
 use commonhold_tests::wait::until;
@@ -289,8 +290,11 @@ fn what_nobody_has_open_makes_room_for_other_classes_of_its_owner() {
     ["/a/1", "/a/2", "/b/1"].iter().zip(1..).for_each(|(name, value)| closed(name, value));
     assert_eq!(pool.free(), 0);
     let on_disk = || ["/a/1", "/a/2", "/b/1"].map(|name| worker.ok(&format!("stat {name} spilled")) != "0");
-    // Of two arenas the one goes, whole, that was not used for longest.
+    // Of two arenas the one goes, whole, that was not used for longest. The keeper has not let go of it yet.
+    let keeper = host.status().keeper_pid;
+    signal(keeper, libc::SIGSTOP);
     closed("/c/1", 4);
+    signal(keeper, libc::SIGCONT);
     assert_eq!(on_disk(), [true, true, false]);
     // Where one object is open the others gain nothing by going.
     worker.all("open o /b/1 rw\nmap m o rw shared 0 0\ncheck m 0 256 3");

@@ -8,6 +8,7 @@ use commonhold_object::{
     CreateOptions, Credentials, Error, ErrorKind, Name, ObjectId, Ownership, Place, Result, Translation,
 };
 use commonhold_registry::{Entry, Prepared, Registry};
+use commonhold_sys::frames;
 use commonhold_tables::HUGE;
 use commonhold_wired::{DESCRIPTION, NAME};
 use std::os::fd::OwnedFd;
@@ -143,6 +144,16 @@ impl Host {
         arena.record().name = None;
         drop(registry);
         self.settle_object(id);
+    }
+
+    /// An arena that ended gives its huge pages back at once: the keeper, and clients that had it, let go of it only later, and
+    /// whoever it makes room for looks for them next.
+    pub(super) fn give_pages_back(&self, arena: &Object) {
+        let bytes = arena.record().options.size_bytes;
+        let punched = arena.descriptor().map_or(Ok(()), |memory| frames::punch(&*memory, 0, bytes));
+        if let Err(error) = punched {
+            self.machine.log(format_args!("arena {}: its pages come back later: {error}", arena.id.0));
+        }
     }
 
     /// A client brought back the arena of an object that it has open: all objects in it have their memory again.

@@ -180,6 +180,9 @@ impl Host {
             self.redo_now(object);
         }
         self.remove_files(object.id);
+        if super::tables::is_arena(&object.record().options) {
+            self.give_pages_back(object);
+        }
         self.forget_moving(&object.record());
         self.forget_object(object);
         if let Err(error) = lock(&self.registry).forget(object.id) {

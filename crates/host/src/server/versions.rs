@@ -93,8 +93,14 @@ impl Host {
             let share = self.share_of(child.record().charged_uid);
             share.run(&self.machine.workers, move || {
                 let left = child.hold().and_then(|_held| this.leave(&middle, &child, link));
-                lock(&this.snapshots).leaving.remove(&id);
+                let parent = {
+                    let mut snapshots = lock(&this.snapshots);
+                    snapshots.leaving.remove(&id);
+                    snapshots.versions.of(id).map(|link| link.parent)
+                };
                 this.settle_object(id);
+                // Nobody else may use what it is a snapshot of by now, which could not end while this one was leaving.
+                parent.filter(|parent| *parent != middle.id).iter().for_each(|parent| this.settle_object(*parent));
                 let is_the_same = || lock(&this.snapshots).versions.past(middle.id).contains(&(id, link));
                 match left {
                     // The object stays, as what it is a snapshot of, until it ends.
