@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// `crates/queues/src/layout.rs`.
 const SUBMITTED: usize = 0;
@@ -369,6 +370,18 @@ fn an_answer_is_of_its_own_place_or_of_none() {
     others.go_on(&host);
 }
 
+/// Hundredths of a second of a processor that the threads of the host have used that take answers from queues.
+fn ticks_of_answers(host: &TestHost) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", host.status().host_pid)).expect("the host runs");
+    let stats = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    let of_one = |stat: String| {
+        let (_, after) = stat.split_once("(pager-answers) ")?;
+        let numbers: Vec<&str> = after.split(' ').collect();
+        Some(numbers[11].parse::<u64>().ok()? + numbers[12].parse::<u64>().ok()?)
+    };
+    stats.filter_map(of_one).sum()
+}
+
 /// Does something again and again, in a thread of its own, while other things are done.
 fn during(attack: impl Fn() + Sync, job: impl FnOnce()) {
     struct Ends<'e>(&'e AtomicBool);
@@ -415,6 +428,10 @@ fn garbage_in_all_words_holds_up_nobody_else() {
     during(garbage, || {
         readers[3..].iter().enumerate().for_each(|(number, reader)| touch(reader, 3 + number));
         (0..200).for_each(|_| others.go_on(&host));
+        let (used, began) = (ticks_of_answers(&host), Instant::now());
+        std::thread::sleep(Duration::from_secs(1));
+        let (used, passed) = (ticks_of_answers(&host) - used, began.elapsed().as_millis() as u64 / 10);
+        assert!(used < passed / 2, "the thread that takes answers used {used} ticks of {passed}");
     });
     drop(pager);
     RawPager::serve(&host, "/pagers/raw").answer_all(&readers);

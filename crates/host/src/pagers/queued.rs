@@ -4,7 +4,9 @@ use super::external::Line;
 use commonhold_object::error::Doing;
 use commonhold_object::wire::PagerReply;
 use commonhold_object::{Error, ErrorKind, Result};
-use commonhold_queues::{Answers, Asking, Completion, Memory, PageIn, Shared, wake_host, wake_pager};
+use commonhold_queues::{
+    Answers, Asking, Completion, ENTRIES, Memory, PageIn, Shared, wake_host, wake_pager,
+};
 use commonhold_sys::spin::{self, Spin};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -13,6 +15,10 @@ use std::time::{Duration, Instant};
 
 /// How long to look for an answer of a pager before sleeping, at most.
 const LOOK: Duration = Duration::from_micros(100);
+/// After so many rounds in a row that brought nobody an answer the thread rests before each. A pager that answers what it was
+/// asked has none such, and one that is idle lets it sleep.
+const MOST_VAIN: u32 = 2 * ENTRIES;
+const REST: Duration = Duration::from_millis(10);
 /// Nobody may keep the thread asleep for longer: the pager can undo what woke it.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
@@ -41,15 +47,19 @@ impl Queued {
         wake_host(&self.memory);
     }
 
-    /// The bytes that an answer is about; its slot is free then. None: it is nobody's.
-    fn bytes(&self, completion: &Completion) -> Option<Vec<u8>> {
-        let place = self.lock().place_of(completion)?;
-        let mut bytes = vec![0; place.length];
-        if completion.is_filled {
+    /// Deals with an answer; its slot is free then. False: it is nobody's.
+    fn answered(&self, completion: &Completion, line: &Line) -> bool {
+        let Some(place) = self.lock().place_of(completion) else { return false };
+        let bytes = completion.is_filled.then(|| {
+            let mut bytes = vec![0; place.length];
             self.memory.read(place.at, &mut bytes);
-        }
+            bytes
+        });
         self.lock().free(completion);
-        completion.is_filled.then_some(bytes)
+        if let Some(bytes) = bytes {
+            line.answered(completion.call, PagerReply::Data(bytes), true);
+        }
+        true
     }
 }
 
@@ -77,27 +87,30 @@ impl Queues {
         let Queues { line, queued } = self;
         let mut answers = Answers::new(queued.memory.clone());
         let queued = line.queued.get_or_init(|| queued);
-        let mut spin = Spin::new(LOOK);
+        let (mut spin, mut vain) = (Spin::new(LOOK), 0);
         while !line.is_over() {
-            match answers.take() {
-                Some(completion) => {
-                    if let Some(bytes) = queued.bytes(&completion) {
-                        line.answered(completion.call, PagerReply::Data(bytes), true);
-                    }
-                }
-                None => wait(&answers, &mut spin, &line),
+            let was_of_use = match answers.take() {
+                Some(completion) => queued.answered(&completion, &line),
+                None => wait(&answers, &mut spin, &line) >= REST,
+            };
+            vain = if was_of_use { 0 } else { vain + 1 };
+            if vain > MOST_VAIN {
+                std::thread::sleep(REST);
             }
         }
     }
 }
 
-fn wait(answers: &Answers<Arc<Shared>>, spin: &mut Spin, line: &Line) {
+/// Waits for an answer; gives how long it did.
+fn wait(answers: &Answers<Arc<Shared>>, spin: &mut Spin, line: &Line) -> Duration {
     let began = Instant::now();
     let is_there = || answers.is_there() || line.is_over();
     if spin::look(spin.budget(), || is_there().then_some(())).is_none() {
         answers.sleep(LONGEST_SLEEP, || line.is_over());
     }
+    let waited = began.elapsed();
     if answers.is_there() {
-        spin.waited(began.elapsed());
+        spin.waited(waited);
     }
+    waited
 }
