@@ -48,6 +48,21 @@ fn what_one_process_writes_another_reads() {
     }
 }
 
+/// One fault shows what the reader comes to while it is shown: far more than the 512 pages that one fault brings in.
+#[test]
+fn who_reads_in_order_what_is_in_memory_faults_seldom() {
+    const PAGES: u64 = 65_536;
+    let host = TestHost::start();
+    let file = host.scratch().file("warm", PAGES * 4096).display().to_string();
+    let first = host.worker();
+    first.all(&format!("create o /warm file={file} sync=ordered\nmap m o rw shared 0 0\ncheck m 0 {PAGES} 0"));
+    let second = mapper(&host, "/warm", "r");
+    let before = host.status().faults;
+    second.ok(&format!("check m 0 {PAGES} 0"));
+    let faults = host.status().faults - before;
+    assert!(faults < PAGES / 512 / 2, "{faults} faults");
+}
+
 #[test]
 fn several_threads_fault_at_once() {
     let host = TestHost::start();
