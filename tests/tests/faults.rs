@@ -55,7 +55,8 @@ fn who_reads_in_order_what_is_in_memory_faults_seldom() {
     let host = TestHost::start();
     let file = host.scratch().file("warm", PAGES * 4096).display().to_string();
     let first = host.worker();
-    first.all(&format!("create o /warm file={file} sync=ordered\nmap m o rw shared 0 0\ncheck m 0 {PAGES} 0"));
+    first
+        .all(&format!("create o /warm file={file} sync=ordered\nmap m o rw shared 0 0\ncheck m 0 {PAGES} 0"));
     let second = mapper(&host, "/warm", "r");
     let before = host.status().faults;
     second.ok(&format!("check m 0 {PAGES} 0"));

@@ -100,7 +100,10 @@ impl Host {
                 };
                 this.settle_object(id);
                 // Nobody else may use what it is a snapshot of by now, which could not end while this one was leaving.
-                parent.filter(|parent| *parent != middle.id).iter().for_each(|parent| this.settle_object(*parent));
+                parent
+                    .filter(|parent| *parent != middle.id)
+                    .iter()
+                    .for_each(|parent| this.settle_object(*parent));
                 let is_the_same = || lock(&this.snapshots).versions.past(middle.id).contains(&(id, link));
                 match left {
                     // The object stays, as what it is a snapshot of, until it ends.
