@@ -48,7 +48,8 @@ fn what_one_process_writes_another_reads() {
     }
 }
 
-/// One fault shows what the reader comes to while it is shown: far more than the 512 pages that one fault brings in.
+/// One fault shows what the reader comes to while it is shown: far more than the 512 pages that one
+/// fault brings in.
 #[test]
 fn who_reads_in_order_what_is_in_memory_faults_seldom() {
     const PAGES: u64 = 65_536;

@@ -370,7 +370,8 @@ fn an_answer_is_of_its_own_place_or_of_none() {
     others.go_on(&host);
 }
 
-/// Hundredths of a second of a processor that the threads of the host have used that take answers from queues.
+/// Hundredths of a second of a processor that the threads of the host have used that take answers
+/// from queues.
 fn ticks_of_answers(host: &TestHost) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", host.status().host_pid)).expect("the host runs");
     let stats = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());

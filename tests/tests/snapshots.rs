@@ -87,8 +87,8 @@ fn who_writes_to_a_clone_changes_nothing_else() {
     are(&of_that, &[(0..4, 5), (4..16, 2), (16..30, 1), (30..40, 6), (40..64, 1)]);
 }
 
-/// Each is the snapshot of the one before, and all but the last go at once. The one that a snapshot moves under may be unused
-/// by then, too.
+/// Each is the snapshot of the one before, and all but the last go at once. The one that a snapshot
+/// moves under may be unused by then, too.
 #[test]
 fn a_chain_that_nobody_uses_any_more_goes_whole() {
     let host = TestHost::start();

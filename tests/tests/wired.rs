@@ -290,7 +290,8 @@ fn what_nobody_has_open_makes_room_for_other_classes_of_its_owner() {
     ["/a/1", "/a/2", "/b/1"].iter().zip(1..).for_each(|(name, value)| closed(name, value));
     assert_eq!(pool.free(), 0);
     let on_disk = || ["/a/1", "/a/2", "/b/1"].map(|name| worker.ok(&format!("stat {name} spilled")) != "0");
-    // Of two arenas the one goes, whole, that was not used for longest. The keeper has not let go of it yet.
+    // Of two arenas the one goes, whole, that was not used for longest. The keeper has not let go of
+    // it yet.
     let keeper = host.status().keeper_pid;
     signal(keeper, libc::SIGSTOP);
     closed("/c/1", 4);

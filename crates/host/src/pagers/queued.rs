@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 
 /// How long to look for an answer of a pager before sleeping, at most.
 const LOOK: Duration = Duration::from_micros(100);
-/// After so many rounds in a row that brought nobody an answer the thread rests before each. A pager that answers what it was
-/// asked has none such, and one that is idle lets it sleep.
+/// After so many rounds in a row that brought nobody an answer the thread rests before each. A pager
+/// that answers what it was asked has none such, and one that is idle lets it sleep.
 const MOST_VAIN: u32 = 2 * ENTRIES;
+/// How long it rests. A round that took so long is no vain one.
 const REST: Duration = Duration::from_millis(10);
 /// Nobody may keep the thread asleep for longer: the pager can undo what woke it.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -93,7 +94,7 @@ impl Queues {
                 Some(completion) => queued.answered(&completion, &line),
                 None => wait(&answers, &mut spin, &line) >= REST,
             };
-            vain = if was_of_use { 0 } else { vain + 1 };
+            vain = if was_of_use { 0 } else { (vain + 1).min(MOST_VAIN + 1) };
             if vain > MOST_VAIN {
                 std::thread::sleep(REST);
             }

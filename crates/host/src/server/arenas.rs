@@ -146,8 +146,8 @@ impl Host {
         self.settle_object(id);
     }
 
-    /// An arena that ended gives its huge pages back at once: the keeper, and clients that had it, let go of it only later, and
-    /// whoever it makes room for looks for them next.
+    /// An arena that ended gives its huge pages back at once: the keeper, and clients that had it,
+    /// let go of it only later, and whoever it makes room for looks for them next.
     pub(super) fn give_pages_back(&self, arena: &Object) {
         let bytes = arena.record().options.size_bytes;
         let punched = arena.descriptor().map_or(Ok(()), |memory| frames::punch(&*memory, 0, bytes));

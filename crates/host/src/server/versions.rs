@@ -99,11 +99,11 @@ impl Host {
                     snapshots.versions.of(id).map(|link| link.parent)
                 };
                 this.settle_object(id);
-                // Nobody else may use what it is a snapshot of by now, which could not end while this one was leaving.
-                parent
-                    .filter(|parent| *parent != middle.id)
-                    .iter()
-                    .for_each(|parent| this.settle_object(*parent));
+                // If nobody uses what it is a snapshot of by now, that was passed over while this
+                // one was leaving.
+                if let Some(parent) = parent.filter(|parent| *parent != middle.id) {
+                    this.settle_object(parent);
+                }
                 let is_the_same = || lock(&this.snapshots).versions.past(middle.id).contains(&(id, link));
                 match left {
                     // The object stays, as what it is a snapshot of, until it ends.
