@@ -13,12 +13,11 @@
 
 mod bytes;
 mod frame;
-mod messages;
+mod replies;
+mod requests;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod samples;
 
 pub use frame::{Header, PROTOCOL_VERSION, decode, encode, readdress, split};
-pub use messages::{
-    Event, FromHost, HelloReply, MapRequest, Offered, OpenReply, PagerReply, Reply, Request, Sizing,
-    SnapshotRequest,
-};
+pub use replies::{Event, FromHost, HelloReply, OpenReply, Reply};
+pub use requests::{MapRequest, Offered, PagerReply, Request, Sizing, SnapshotRequest};
