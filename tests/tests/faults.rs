@@ -1,7 +1,7 @@
 //! Controlled objects of every kind: what one process writes, others read; the kernel's own accesses; parts of
 //! mappings; threads; users without privilege.
 
-use commonhold_tests::{MIB, TestHost, Worker, is_root, left_out};
+use commonhold_tests::{MIB, PAGE, TestHost, Worker, is_root, left_out};
 
 /// One option line for each kind of controlled object, with a file where it needs one.
 fn kinds(host: &TestHost, bytes: u64) -> Vec<(&'static str, String)> {
@@ -54,7 +54,7 @@ fn what_one_process_writes_another_reads() {
 fn who_reads_in_order_what_is_in_memory_faults_seldom() {
     const PAGES: u64 = 65_536;
     let host = TestHost::start();
-    let file = host.scratch().file("warm", PAGES * 4096).display().to_string();
+    let file = host.scratch().file("warm", PAGES * PAGE as u64).display().to_string();
     let first = host.worker();
     first
         .all(&format!("create o /warm file={file} sync=ordered\nmap m o rw shared 0 0\ncheck m 0 {PAGES} 0"));
